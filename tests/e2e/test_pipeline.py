@@ -19,6 +19,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
 from rule_runtime.testing.trial_builder import TrialBuilder
+from tests.tables import table
 
 RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
 NUM_STEPS = 60
@@ -190,14 +191,14 @@ def is_of_a_function(arguments: tuple[Any, ...]) -> bool:
     return not sources - {None} or "stepwatch.debugger" in sources
 
 
-@pytest.mark.parametrize(
-    ("backend", "method", "carried_out"),
-    [
-        pytest.param(DynamoDBBackend, "update_item", True, id="state-saved"),
-        pytest.param(EventsBackend, "put_events", False, id="not-announced"),
-        pytest.param(EventsBackend, "put_events", True, id="announced-and-not-noted"),
-        pytest.param(SQSBackend, "delete_message_batch", False, id="not-acknowledged"),
-    ],
+@table(
+    "backend, method, carried_out",
+    {
+        "state-saved": (DynamoDBBackend, "update_item", True),
+        "not-announced": (EventsBackend, "put_events", False),
+        "announced-and-not-noted": (EventsBackend, "put_events", True),
+        "not-acknowledged": (SQSBackend, "delete_message_batch", False),
+    },
 )
 def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
     target: LocalTarget,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rule_runtime.engine.evidence import Evidence
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import Rule
 from rule_runtime.testing import TrialBuilder
 
-__all__ = ["evidence_of", "first_finding", "make_run", "reason_of"]
+__all__ = ["evidence_of", "first_finding", "letters", "make_run", "reason_of"]
+
+_LETTERS = {Passed: "P", IssueFound: "!", NotEvaluated: "-", NotApplicable: "."}
 
 
 def evidence_of(outcome: Outcome) -> Evidence:
@@ -23,6 +25,11 @@ def reason_of(outcome: Outcome) -> str:
     """Return why a step was not evaluated."""
     assert isinstance(outcome, NotEvaluated), outcome
     return outcome.reason
+
+
+def letters(outcomes: Iterable[Outcome]) -> str:
+    """Return a letter per step: P passed, ! found, - not evaluated, . not applicable."""
+    return "".join(_LETTERS[type(outcome)] for outcome in outcomes)
 
 
 def first_finding(rule: Rule, trial: TrialBuilder) -> Evidence:

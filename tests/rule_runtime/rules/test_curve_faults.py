@@ -23,6 +23,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.outcomes import make_run, reason_of
 from tests.rule_runtime.rules.runs import LOSS, found_at, run_of_losses, with_losses, with_maxima
+from tests.tables import table
 
 FALLING = [2.0 * 0.9**at for at in range(15)]
 QUIET = [2.0, *np.linspace(1.1, 0.9, 21)]
@@ -111,45 +112,45 @@ DIVERGING, SPIKE, SWINGS, NORM = (
 )
 
 
-@pytest.mark.parametrize(
-    ("rule", "numbers", "first"),
-    [
+@table(
+    "rule, numbers, first",
+    {
         # eight high losses after a fall, at three steps in a row
-        pytest.param(DIVERGING, FALLING + [1.8] * 12, 5 * 24, id="a loss that rises again"),
-        pytest.param(LossDiverging(patience=1), FALLING + [1.8] * 12, 5 * 22, id="at once"),
-        pytest.param(LossDiverging(patience=40), FALLING + [1.8] * 12, None, id="too patient"),
-        pytest.param(DIVERGING, [4.0] * 10 + ONES + [3.04] * 12, 5 * 29, id="above 50 %"),
-        pytest.param(DIVERGING, [4.0] * 10 + ONES + [3.0] * 12, None, id="exactly 50 %"),
-        pytest.param(DIVERGING, [*FALLING, *AGAIN], None, id="a second training"),
-        pytest.param(DIVERGING, [*FALLING, *np.maximum(AGAIN, 1.8)], 5 * 26, id="a stuck one"),
-        pytest.param(DIVERGING, [2.0, 1.0, 0.5, *SMALL], None, id="scatter of a small loss"),
-        pytest.param(DIVERGING, [*FALLING, 50, 0.4, 0.4, 50, 0.4, 0.4], None, id="single jumps"),
-        pytest.param(DIVERGING, [-9.0] * 8 + [-3.0] * 40, None, id="negative losses"),
-        pytest.param(DIVERGING, [0.0] * 10 + ONES, None, id="no scale"),
-        pytest.param(SPIKE, [*QUIET, 5.0, 5.2, 5.5, 1.0, 1.0], 5 * 24, id="three high losses"),
-        pytest.param(SPIKE, [*QUIET, 5.0, 1.0, 1.0, 5.0, 1.0], None, id="two bad batches"),
-        pytest.param(LossSpike(patience=1), [*QUIET, 5.0, 1.0], 5 * 22, id="one high loss"),
-        pytest.param(SPIKE, [*LEVEL, *[1.4205] * 3], 5 * 37, id="a spike above 20 %"),
-        pytest.param(SPIKE, [*LEVEL, *[1.3805] * 3], None, id="a spike below 20 %"),
-        pytest.param(SPIKE, [*NOISY, 4.0, 4.0, 4.0], None, id="noise"),
-        pytest.param(SPIKE, [*NOISY, 40.0, 40.0, 40.0], 5 * 37, id="more than noise"),
-        pytest.param(SPIKE, [*QUIET, *[5.0] * 40], 5 * 24, id="a new level"),
-        pytest.param(SPIKE, [0.0] * 26 + [1.0, 1.1, 1.2], None, id="a loss that begins late"),
-        pytest.param(SPIKE, [2.0] + [0.0] * 25 + [1.0, 1.1, 1.2], 5 * 28, id="one that returns"),
-        pytest.param(SPIKE, [2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0, 9.0], 5 * 7, id="a quarter window"),
-        pytest.param(SWINGS, CALM + [2.0, 4.0] * 20, 130, id="a loss that swings"),
-        pytest.param(SWINGS, CALM + [2.0, 2.58] * 15, 130, id="a swing above 30 %"),
-        pytest.param(SWINGS, CALM + [2.0, 2.56] * 15, None, id="a swing below 30 %"),
-        pytest.param(SWINGS, 4 * np.exp(-np.arange(60) / 20) * SCATTER, None, id="a fall"),
-        pytest.param(SWINGS, [2.0] * 5 + [0.05, 1.2] * 20, None, id="a low loss"),
-        pytest.param(SWINGS, [0.0, 4.0] * 20, None, id="swings without a scale"),
-        pytest.param(NORM, [*ONES, 21.0, 21.0, 1.0], 55, id="norms that grow"),
-        pytest.param(NORM, [*ONES, 20.0, 20.0], None, id="exactly 20 times"),
-        pytest.param(NORM, [*ONES, 500.0, 1.0, 500.0, 1.0], None, id="single large norms"),
-        pytest.param(GradientNormExplosion(patience=1), [*ONES, 21.0], 50, id="one large norm"),
-        pytest.param(NORM, [1.0] * 6 + [1e-3] * 30 + [0.5] * 3, None, id="small ones scatter"),
-        pytest.param(NORM, [900.0] * 30, None, id="norms that are large from the start"),
-    ],
+        "a loss that rises again": (DIVERGING, FALLING + [1.8] * 12, 5 * 24),
+        "at once": (LossDiverging(patience=1), FALLING + [1.8] * 12, 5 * 22),
+        "too patient": (LossDiverging(patience=40), FALLING + [1.8] * 12, None),
+        "above 50 %": (DIVERGING, [4.0] * 10 + ONES + [3.04] * 12, 5 * 29),
+        "exactly 50 %": (DIVERGING, [4.0] * 10 + ONES + [3.0] * 12, None),
+        "a second training": (DIVERGING, [*FALLING, *AGAIN], None),
+        "a stuck one": (DIVERGING, [*FALLING, *np.maximum(AGAIN, 1.8)], 5 * 26),
+        "scatter of a small loss": (DIVERGING, [2.0, 1.0, 0.5, *SMALL], None),
+        "single jumps": (DIVERGING, [*FALLING, 50, 0.4, 0.4, 50, 0.4, 0.4], None),
+        "negative losses": (DIVERGING, [-9.0] * 8 + [-3.0] * 40, None),
+        "no scale": (DIVERGING, [0.0] * 10 + ONES, None),
+        "three high losses": (SPIKE, [*QUIET, 5.0, 5.2, 5.5, 1.0, 1.0], 5 * 24),
+        "two bad batches": (SPIKE, [*QUIET, 5.0, 1.0, 1.0, 5.0, 1.0], None),
+        "one high loss": (LossSpike(patience=1), [*QUIET, 5.0, 1.0], 5 * 22),
+        "a spike above 20 %": (SPIKE, [*LEVEL, *[1.4205] * 3], 5 * 37),
+        "a spike below 20 %": (SPIKE, [*LEVEL, *[1.3805] * 3], None),
+        "noise": (SPIKE, [*NOISY, 4.0, 4.0, 4.0], None),
+        "more than noise": (SPIKE, [*NOISY, 40.0, 40.0, 40.0], 5 * 37),
+        "a new level": (SPIKE, [*QUIET, *[5.0] * 40], 5 * 24),
+        "a loss that begins late": (SPIKE, [0.0] * 26 + [1.0, 1.1, 1.2], None),
+        "one that returns": (SPIKE, [2.0] + [0.0] * 25 + [1.0, 1.1, 1.2], 5 * 28),
+        "a quarter window": (SPIKE, [2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0, 9.0], 5 * 7),
+        "a loss that swings": (SWINGS, CALM + [2.0, 4.0] * 20, 130),
+        "a swing above 30 %": (SWINGS, CALM + [2.0, 2.58] * 15, 130),
+        "a swing below 30 %": (SWINGS, CALM + [2.0, 2.56] * 15, None),
+        "a fall": (SWINGS, 4 * np.exp(-np.arange(60) / 20) * SCATTER, None),
+        "a low loss": (SWINGS, [2.0] * 5 + [0.05, 1.2] * 20, None),
+        "swings without a scale": (SWINGS, [0.0, 4.0] * 20, None),
+        "norms that grow": (NORM, [*ONES, 21.0, 21.0, 1.0], 55),
+        "exactly 20 times": (NORM, [*ONES, 20.0, 20.0], None),
+        "single large norms": (NORM, [*ONES, 500.0, 1.0, 500.0, 1.0], None),
+        "one large norm": (GradientNormExplosion(patience=1), [*ONES, 21.0], 50),
+        "small ones scatter": (NORM, [1.0] * 6 + [1e-3] * 30 + [0.5] * 3, None),
+        "norms that are large from the start": (NORM, [900.0] * 30, None),
+    },
 )
 def test_when_a_curve_has_a_fault(rule: Rule, numbers: Sequence[float], first: int | None) -> None:
     found = found_at(rule, run_of(rule, numbers))

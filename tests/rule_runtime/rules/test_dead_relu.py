@@ -15,7 +15,8 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
-from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
+from tests.rule_runtime.outcomes import evidence_of, letters, make_run, reason_of
+from tests.tables import table
 
 OUTPUT = "net.relu_output_0"
 
@@ -65,9 +66,37 @@ def test_original_fixture_a_layer_of_zero_weights_fires_and_one_of_xavier_does_n
     assert isinstance(dense_layer(weights), Passed)
 
 
-@pytest.mark.parametrize(("num_dead", "kind"), [(5, Passed), (6, IssueFound), (10, IssueFound)])
-def test_more_than_half_of_the_units_must_be_dead(num_dead: int, kind: type) -> None:
-    assert isinstance(outcome_of(with_dead(num_dead)), kind)
+def with_active(num_active: int) -> np.ndarray[Any, Any]:
+    """Return outputs of units that are active in some of 100 rows."""
+    return np.repeat((np.arange(100) < num_active)[:, None], 4, axis=1).astype(np.float32)
+
+
+CHANNELS = np.ones((2, 4, 5, 5), dtype=np.float32)
+DEAD_CHANNELS = CHANNELS * (np.arange(4) > 2)[:, None, None]
+ACTIVE_SOMEWHERE = CHANNELS * (np.arange(25).reshape(5, 5) == 0)
+TWO_PERCENT = {"threshold_inactivity": 2}
+
+
+@table(
+    "value, options, letter",
+    {
+        "half of the units": (with_dead(5), {}, "P"),
+        "more than half": (with_dead(6), {}, "!"),
+        "all units": (with_dead(10), {}, "!"),
+        "never active": (with_active(0), TWO_PERCENT, "!"),
+        "active in 1 %": (with_active(1), TWO_PERCENT, "!"),
+        "active in 2 %, the threshold": (with_active(2), TWO_PERCENT, "P"),
+        "three of four channels": (DEAD_CHANNELS, {}, "!"),
+        "channels that are active somewhere": (ACTIVE_SOMEWHERE, {}, "P"),
+        "NaN counts as active": (np.full((8, 4), np.nan), {}, "P"),
+        "in evaluation": (with_dead(9), {"mode": ModeKeys.EVAL}, "."),
+        "without modes": (with_dead(9), {"mode": ModeKeys.GLOBAL}, "!"),
+    },
+)
+def test_more_than_half_of_the_units_must_be_dead(
+    value: Any, options: dict[str, Any], letter: str
+) -> None:
+    assert letters([outcome_of(value, **options)]) == letter
 
 
 def test_the_evidence() -> None:
@@ -81,31 +110,6 @@ def test_the_evidence() -> None:
         "z_relu_output_0: 80 % of the units are active in less than 1 % of their outputs, "
         "more than 50 %"
     )
-
-
-@pytest.mark.parametrize(("num_active", "kind"), [(0, IssueFound), (1, IssueFound), (2, Passed)])
-def test_a_unit_is_dead_below_the_threshold_of_activity(num_active: int, kind: type) -> None:
-    value = np.zeros((100, 4), dtype=np.float32)
-    value[:num_active] = 1
-    assert isinstance(outcome_of(value, threshold_inactivity=2), kind)
-
-
-def test_channels_are_the_units_of_a_convolution() -> None:
-    value = np.ones((2, 4, 5, 5), dtype=np.float32)
-    value[:, :3] = 0
-    assert isinstance(outcome_of(value), IssueFound)
-    value = np.zeros((2, 4, 5, 5), dtype=np.float32)
-    value[..., 0, 0] = 1  # each channel is active somewhere
-    assert isinstance(outcome_of(value), Passed)
-
-
-def test_nan_counts_as_active() -> None:
-    assert isinstance(outcome_of(np.full((8, 4), np.nan)), Passed)
-
-
-def test_evaluation_is_not_judged_and_global_is() -> None:
-    assert isinstance(outcome_of(with_dead(9), mode=ModeKeys.EVAL), NotEvaluated)
-    assert isinstance(outcome_of(with_dead(9), mode=ModeKeys.GLOBAL), IssueFound)
 
 
 def test_layers_are_found_by_their_collection_whatever_they_are_called() -> None:

@@ -14,6 +14,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
 from tests.rule_runtime.outcomes import first_finding, make_run, reason_of
 from tests.rule_runtime.rules.runs import LOSS, found_at
+from tests.tables import table
 
 
 class TestLearningRateTooLowContract(RuleContract):
@@ -55,27 +56,25 @@ def test_fires_after_num_steps() -> None:
     assert found_at(LearningRateTooLow(num_steps=20), trial)[0] == 20
 
 
-def test_weights_that_move_are_quiet() -> None:
-    assert not found_at(LearningRateTooLow(), run(1e-3))
+NOISE = 0.01 * np.random.default_rng(0).lognormal(0, 1, 21)
 
 
-@pytest.mark.parametrize(("now", "fires"), [(2.08, True), (2.06, False)])
-def test_a_loss_that_falls_shows_that_the_rate_is_enough(now: float, fires: bool) -> None:
-    losses = [2.3] * 5 + [now] * 16
-    assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
-
-
-def test_what_is_learned_before_the_third_saved_step_need_not_fall_further() -> None:
-    assert not found_at(LearningRateTooLow(), run(losses=[2.3, 0.3, *[0.29] * 19]))
-
-
-def test_a_warm_up_is_waited_for() -> None:
-    # The movement grows with every step, by half within 50 steps until it is no longer small.
-    assert not found_at(LearningRateTooLow(), run(1e-6, growth=1.0))
-
-
-def test_weights_that_do_not_move_are_another_fault() -> None:
-    assert not found_at(LearningRateTooLow(), run(rate=0.0))
+@table(
+    "trial, fires",
+    {
+        "the loss hardly falls": (run(losses=[2.3] * 5 + [2.08] * 16), True),
+        "the loss falls": (run(losses=[2.3] * 5 + [2.06] * 16), False),
+        "the loss fell before the third saved step": (run(losses=[2.3, 0.3, *[0.29] * 19]), False),
+        "the loss is noise": (run(losses=NOISE), False),
+        "the loss is zero, its floor": (run(losses=[0.0] * 21), False),
+        "weights move": (run(1e-3), False),
+        "weights do not move, another fault": (run(rate=0.0), False),
+        # The movement grows with every step, by half within 50 steps until it is no longer small.
+        "a warm-up": (run(1e-6, growth=1.0), False),
+    },
+)
+def test_when_a_rate_is_too_low(trial: TrialBuilder, fires: bool) -> None:
+    assert bool(found_at(LearningRateTooLow(), trial)) is fires
 
 
 def test_losses_and_weights_are_needed() -> None:
@@ -86,11 +85,6 @@ def test_losses_and_weights_are_needed() -> None:
 def test_steps_of_evaluation_are_not_judged() -> None:
     trial = make_run({"Net_a.weight": [1.0, 2.0], LOSS: [1.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(LearningRateTooLow())[0], NotEvaluated)
-
-
-def test_a_loss_with_much_noise_does_not_tell_whether_it_fell() -> None:
-    losses = 0.01 * np.random.default_rng(0).lognormal(0, 1, 21)
-    assert not found_at(LearningRateTooLow(), run(losses=losses))
 
 
 def trees(loss_of: Callable[[int], float], *, eta: float | None = 1e-4) -> TrialBuilder:
@@ -142,7 +136,3 @@ def test_a_loss_at_its_floor_need_not_fall(loss: float, *, fires: bool) -> None:
         moved = {"Net_a.weight": weight * (1 + 1e-6 * step), LOSS: np.float64(loss)}
         trial.step(step, {**beside, **moved}, mode_step=step)
     assert bool(found_at(LearningRateTooLow(), trial)) is fires
-
-
-def test_a_loss_of_zero_is_at_its_floor_whatever_it_compares() -> None:
-    assert not found_at(LearningRateTooLow(), run(losses=[0.0] * 21))

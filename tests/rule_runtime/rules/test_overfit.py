@@ -20,6 +20,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.outcomes import evidence_of, reason_of
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
+from tests.tables import table
 
 LOSS = "CrossEntropyLoss_output_0"
 XGBOOST_LOSSES = ("^[a-zA-z]+-.+(?<!(auc|map))$",)
@@ -109,55 +110,47 @@ def kinds(outcomes: Iterable[Outcome]) -> str:
     return "".join(names[type(outcome)] for outcome in outcomes)
 
 
-@pytest.mark.parametrize(
-    ("rule", "parts", "expected"),
-    [
-        pytest.param(Overfit(), [t(1), t(3), e(1), e(5), t(2)], "----!", id="a pass ends"),
-        pytest.param(Overfit(ratio_threshold=0.5), [t(2), e(3), t(2)], "--P", id="at the limit"),
-        pytest.param(Overfit(ratio_threshold=0.5), [t(2), e(3.001), t(2)], "--!", id="above it"),
+@table(
+    "rule, parts, expected",
+    {
+        "a pass ends": (Overfit(), [t(1), t(3), e(1), e(5), t(2)], "----!"),
+        "at the limit": (Overfit(ratio_threshold=0.5), [t(2), e(3), t(2)], "--P"),
+        "above it": (Overfit(ratio_threshold=0.5), [t(2), e(3.001), t(2)], "--!"),
         # otherwise the last pass of a run would be lost
-        pytest.param(
+        "a pass as long as the previous one ends with its last step": (
             Overfit(),
             [t(2), e(2), e(2), t(2), e(4), e(4), e(9), t(2), e(2), e(2), e(2)],
             "---P-!----P",
-            id="a pass as long as the previous one ends with its last step",
         ),
-        pytest.param(
+        "means since the previous pass": (
             Overfit(),
             [t(100), e(100), t(1), t(3), e(2), t(1)],
             "--P-P-",
-            id="means since the previous pass",
         ),
-        pytest.param(
+        "steps before start_step are ignored": (
             Overfit(start_step=3),
             [t(1), e(9), t(1), t(2), e(2), t(1)],
             "-----P",
-            id="steps before start_step are ignored",
         ),
-        pytest.param(
-            Overfit(), [e(9), e(9), t(1), e(1), e(1), t(1)], "-----P", id="validation comes first"
-        ),
-        pytest.param(
+        "validation comes first": (Overfit(), [e(9), e(9), t(1), e(1), e(1), t(1)], "-----P"),
+        "patience in a row": (
             Overfit(patience=3),
             [t(1), e(2), t(1), e(2), t(1), e(1), t(1), *[e(2), t(1)] * 3, e(2)],
             "--PP-P-P-P-!-!",
-            id="patience in a row",
         ),
-        pytest.param(
+        "a pass without a ratio ends the row": (
             Overfit(patience=2),
             [t(1), e(2), t(0), e(2), t(1), e(2), t(1)],
             "--P--P-",
-            id="a pass without a ratio ends the row",
         ),
-        pytest.param(
+        "losses that are not finite": (
             Overfit(),
             [t(1), t(np.nan), e(np.inf), e(1), e(1), t(1)],
             "-----P",
-            id="losses that are not finite",
         ),
-        pytest.param(Overfit(), [t(1), e(1), t(2), e(3)], "--P!", id="only the latest passes"),
-        pytest.param(Overfit(tensor_regex=("^my$",)), [t(1), e(9), t(1)], "---", id="other losses"),
-    ],
+        "only the latest passes": (Overfit(), [t(1), e(1), t(2), e(3)], "--P!"),
+        "other losses": (Overfit(tensor_regex=("^my$",)), [t(1), e(9), t(1)], "---"),
+    },
 )
 def test_when_a_pass_is_overfit(rule: Rule, parts: list[tuple[str, float]], expected: str) -> None:
     assert kinds(phases(rule, *parts)) == expected

@@ -12,6 +12,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.outcomes import first_finding
 from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
+from tests.tables import table
 
 
 class TestPlateauedLossContract(RuleContract):
@@ -29,26 +30,24 @@ def test_fires_on_a_loss_that_stays_where_it_began() -> None:
     assert (found.value, found.threshold) == (0, 5)
 
 
-@pytest.mark.parametrize(("fall", "fires"), [(0.2, True), (5.2, False)])
-def test_after_num_steps_it_must_have_fallen_by_all_of_it_or_have_a_trend(
-    fall: float, fires: bool
-) -> None:
-    losses = [2.0, *np.tile([2.01, 1.99], 5), *np.tile([1.01, 0.99], 30) * (2 - fall / 50)]
-    late = [step for step in found_at(PlateauedLoss(), run_of_losses(losses)) if step >= 150]
-    assert bool(late) is fires
+def fallen_by(percent: float) -> list[float]:
+    """Return losses that turn around 2, and around less from the 11th on."""
+    return [2.0, *np.tile([2.01, 1.99], 5), *np.tile([1.01, 0.99], 30) * (2 - percent / 50)]
 
 
-def test_a_loss_that_rises_is_not_learning_either() -> None:
-    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.001 * at for at in range(40)]))
-
-
-def test_a_loss_that_fell_long_ago_and_came_back_is_no_plateau() -> None:
-    losses = [2.0] * 10 + [1.5] * 15 + [2.0] * 60
-    assert not found_at(PlateauedLoss(), run_of_losses(losses))
-
-
-def test_a_loss_that_converged_is_quiet() -> None:
-    assert not found_at(PlateauedLoss(), run_of_losses([2.0, 1.9, 1.5, 1.2, 1.0] + [1.0] * 100))
+@table(
+    "losses, is_found",
+    {
+        "a fall of 0.2 %": (fallen_by(0.2), True),
+        "a fall of 5.2 %": (fallen_by(5.2), False),
+        "a rise": ([2.0 + 0.001 * at for at in range(40)], True),
+        "a fall long ago and the way back": ([2.0] * 10 + [1.5] * 15 + [2.0] * 60, False),
+        "a loss that converged": ([2.0, 1.9, 1.5, 1.2, 1.0] + [1.0] * 100, False),
+    },
+)
+def test_when_a_loss_is_a_plateau(losses: list[float], is_found: bool) -> None:
+    found = found_at(PlateauedLoss(), run_of_losses(losses))
+    assert any(step >= 150 for step in found) is is_found
 
 
 @pytest.mark.parametrize(("slope", "is_found"), [(0.0, True), (7e-4, False)])

@@ -11,8 +11,9 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.saturated_activation import SaturatedActivation
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
-from tests.rule_runtime.outcomes import evidence_of, make_run, reason_of
+from tests.rule_runtime.outcomes import evidence_of, letters, make_run, reason_of
 from tests.rule_runtime.rules.runs import found_at
+from tests.tables import table
 
 TANH, SIGMOID = "net.tanh_input_0", "net.sigmoid_input_0"
 
@@ -50,37 +51,48 @@ def with_saturated(num_saturated: int, value: float = 20.0) -> np.ndarray[Any, A
     return inputs
 
 
-@pytest.mark.parametrize(("num", "kind"), [(5, Passed), (6, IssueFound), (10, IssueFound)])
-def test_more_than_half_of_the_units_must_be_saturated(num: int, kind: type) -> None:
-    assert isinstance(outcome_of(with_saturated(num)), kind)
+def within(num_rows: int) -> np.ndarray[Any, Any]:
+    """Return inputs of 100 rows of which some lie within the limits."""
+    return np.repeat(np.where(np.arange(100) < num_rows, 0.0, 50.0)[:, None], 4, axis=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
-    [
-        (TANH, 9.4998, Passed),
-        (TANH, 9.4999, IssueFound),
-        (TANH, -9.4998, Passed),
-        (TANH, -9.4999, IssueFound),
-        (SIGMOID, 16.9999, Passed),
-        (SIGMOID, 16.99999, IssueFound),
-        (SIGMOID, -22.9999, Passed),
-        (SIGMOID, -23.0, IssueFound),
-        (TANH, np.inf, IssueFound),
-        (TANH, np.nan, Passed),
-    ],
+def layer(value: float) -> np.ndarray[Any, Any]:
+    return np.full((4, 3), value)
+
+
+AT_SIGMOID = {"name": SIGMOID}
+TWO_PERCENT = {"threshold_inactivity": 2}
+
+
+@table(
+    "inputs, options, letter",
+    {
+        "half of the units": (with_saturated(5), {}, "P"),
+        "more than half": (with_saturated(6), {}, "!"),
+        "all units": (with_saturated(10), {}, "!"),
+        "within the upper limit of tanh": (layer(9.4998), {}, "P"),
+        "at the upper limit of tanh": (layer(9.4999), {}, "!"),
+        "within the lower limit of tanh": (layer(-9.4998), {}, "P"),
+        "at the lower limit of tanh": (layer(-9.4999), {}, "!"),
+        "within the upper limit of sigmoid": (layer(16.9999), AT_SIGMOID, "P"),
+        "at the upper limit of sigmoid": (layer(16.99999), AT_SIGMOID, "!"),
+        "within the lower limit of sigmoid": (layer(-22.9999), AT_SIGMOID, "P"),
+        "at the lower limit of sigmoid": (layer(-23.0), AT_SIGMOID, "!"),
+        "infinite": (layer(np.inf), {}, "!"),
+        "not a number": (layer(np.nan), {}, "P"),
+        "no row within the limits": (within(0), TWO_PERCENT, "!"),
+        "1 % within the limits": (within(1), TWO_PERCENT, "!"),
+        "2 % within the limits, the threshold": (within(2), TWO_PERCENT, "P"),
+        "extremes within the limits need no values": (layer(9.0), {"save_values": False}, "P"),
+        "extremes outside of them do": (layer(99.0), {"save_values": False}, "-"),
+        "in evaluation": (with_saturated(9), {"mode": ModeKeys.EVAL}, "."),
+        "without modes": (with_saturated(9), {"mode": ModeKeys.GLOBAL}, "!"),
+    },
 )
-def test_the_limits_are_those_of_the_layer_and_lie_outside(
-    name: str, value: float, kind: type
+def test_more_than_half_of_the_units_must_be_saturated(
+    inputs: Any, options: dict[str, Any], letter: str
 ) -> None:
-    assert isinstance(outcome_of(np.full((4, 3), value), name=name), kind)
-
-
-@pytest.mark.parametrize(("num_inside", "kind"), [(0, IssueFound), (1, IssueFound), (2, Passed)])
-def test_few_inputs_within_the_limits_do_not_save_a_unit(num_inside: int, kind: type) -> None:
-    inputs = np.full((100, 4), 50.0)
-    inputs[:num_inside] = 0
-    assert isinstance(outcome_of(inputs, threshold_inactivity=2), kind)
+    assert letters([outcome_of(inputs, **options)]) == letter
 
 
 def test_the_evidence() -> None:
@@ -125,16 +137,6 @@ def test_of_three_axes_either_may_be_that_of_the_units(axis: int) -> None:
     value = np.moveaxis(np.zeros((4, 6, 8)), axis, 0)
     value[: len(value) - 1] = 99
     assert isinstance(outcome_of(np.moveaxis(value, 0, axis)), IssueFound)
-
-
-def test_extremes_within_the_limits_need_no_values() -> None:
-    assert isinstance(outcome_of(np.full((4, 3), 9.0), save_values=False), Passed)
-    assert isinstance(outcome_of(np.full((4, 3), 99.0), save_values=False), NotEvaluated)
-
-
-def test_evaluation_is_not_judged_and_global_is() -> None:
-    assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.EVAL), NotEvaluated)
-    assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.GLOBAL), IssueFound)
 
 
 def recurrent(scale: float, *, mode_step: int = 0, threshold_slope: float = 0.07) -> Any:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
-from tests.rule_runtime.outcomes import evidence_of, make_run
+from tests.rule_runtime.outcomes import evidence_of, letters, make_run
 from tests.rule_runtime.rules.runs import found_at
+from tests.tables import table
 
 
 class TestVanishingGradientContract(RuleContract):
@@ -18,7 +21,7 @@ class TestVanishingGradientContract(RuleContract):
 
 def outcome_of(rule: VanishingGradient | None = None, **tensors: object) -> Outcome:
     trial = TrialBuilder()
-    trial.step(500, {name.replace("__", "/"): value for name, value in tensors.items()})
+    trial.step(500, tensors)
     (outcome,) = trial.outcomes(rule or VanishingGradient())
     return outcome
 
@@ -26,10 +29,12 @@ def outcome_of(rule: VanishingGradient | None = None, **tensors: object) -> Outc
 def test_fires_on_the_smallest_gradient_and_says_so() -> None:
     evidence = evidence_of(
         outcome_of(
-            gradient__a=np.full(4, 1e-2),
-            gradient__b=np.array([1e-9, -3e-9]),
-            gradient__c=np.full(4, -5e-8),
-            weight=np.zeros(3),
+            **{
+                "gradient/a": np.full(4, 1e-2),
+                "gradient/b": np.array([1e-9, -3e-9]),
+                "gradient/c": np.full(4, -5e-8),
+                "weight": np.zeros(3),
+            }
         )
     )
     assert (evidence.step, evidence.tensor, evidence.measure) == (500, "gradient/b", "abs_mean")
@@ -39,21 +44,25 @@ def test_fires_on_the_smallest_gradient_and_says_so() -> None:
     assert (evidence.mode, evidence.worker) == ("TRAIN", "worker_0")
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"), [(0.0, IssueFound), (0.99e-7, IssueFound), (1e-7, Passed), (1.0, Passed)]
+@table(
+    "gradients, letter",
+    {
+        "zero": ({"a": np.zeros(8)}, "!"),
+        "below the threshold": ({"a": np.full(8, 0.99e-7)}, "!"),
+        "at the threshold": ({"a": np.full(8, 1e-7)}, "P"),
+        "usual": ({"a": np.ones(8)}, "P"),
+        "finite elements count beside NaN": ({"a": [np.nan, 1e-12]}, "!"),
+        "only NaN": ({"a": np.full(3, np.nan)}, "-"),
+        "no elements": ({"a": np.empty((0, 2))}, "-"),
+        "infinite ones": ({"a": [np.inf, -np.inf]}, "-"),
+        "NaN beside another gradient": ({"a": np.full(3, np.nan), "b": [1.0]}, "P"),
+        "nothing beside another gradient": ({"a": np.empty((0, 2)), "b": [1.0]}, "P"),
+        "infinite ones beside another gradient": ({"a": [np.inf, -np.inf], "b": [1.0]}, "P"),
+    },
 )
-def test_the_threshold_is_strict_and_zero_has_vanished(value: float, kind: type) -> None:
-    assert isinstance(outcome_of(gradient__a=np.full(8, value)), kind)
-
-
-@pytest.mark.parametrize("value", [np.full(3, np.nan), np.empty((0, 2)), [np.inf, -np.inf]])
-def test_gradients_without_finite_elements_are_not_judged(value: object) -> None:
-    assert isinstance(outcome_of(gradient__a=value), NotEvaluated)
-    assert isinstance(outcome_of(gradient__a=value, gradient__b=[1.0]), Passed)
-
-
-def test_finite_elements_count_beside_nan() -> None:
-    assert isinstance(outcome_of(gradient__a=[np.nan, 1e-12]), IssueFound)
+def test_what_gradients_give(gradients: dict[str, Any], letter: str) -> None:
+    tensors = {f"gradient/{name}": value for name, value in gradients.items()}
+    assert letters([outcome_of(**tensors)]) == letter
 
 
 def test_the_worst_of_several_workers_is_the_evidence() -> None:
@@ -80,43 +89,46 @@ def test_the_collections_file_says_which_tensors_are_gradients() -> None:
     assert evidence_of(*trial.outcomes(VanishingGradient())).tensor == "gradients/kernelGrad"
 
 
-def layer(
-    bias: float, weight: float, shape: tuple[int, ...] = (4, 3, 3, 3), **more: object
-) -> Outcome:
-    return outcome_of(
-        **{
-            "gradient__Net_conv.bias": np.full(4, bias),
-            "gradient__Net_conv.weight": np.full(shape, weight),
-            **more,
-        }
-    )
+TORCH = ("gradient/Net_conv.bias", "gradient/Net_conv.weight", (4, 3, 3, 3))
+TRANSPOSED = (*TORCH[:2], (3, 4, 3, 3))
+KERAS = ("gradients/conv2d/biasGrad", "gradients/conv2d/kernelGrad", (3, 3, 1, 4))
+MXNET = ("gradient/conv0_bias", "gradient/conv0_weight", (4, 1, 3, 3))
+# Depthwise convolution, BatchNorm, convolution of single pixels, BatchNorm: MobileNet.
+NORM = ("gradient/Net_norm.bias", "gradient/Net_norm.weight", (4,))
 
 
-def test_a_bias_whose_gradient_cancels_out_by_construction_is_no_issue() -> None:
-    """In front of BatchNorm: the weight of the layer gets its gradient, the bias rounding only."""
-    assert isinstance(layer(1e-10, 1e-3), Passed)
-    assert isinstance(layer(0.0, 1e-3, (3, 4, 3, 3)), Passed)  # a transposed convolution
-
-
-@pytest.mark.parametrize(
-    ("bias", "kernel", "shape"),
-    [
-        ("gradients__conv2d/biasGrad", "gradients__conv2d/kernelGrad", (3, 3, 1, 4)),
-        ("gradient__conv0_bias", "gradient__conv0_weight", (4, 1, 3, 3)),
-    ],
+@table(
+    "layer, of_bias, of_weight, letter",
+    {
+        "a convolution": (TORCH, 1e-10, 1e-3, "P"),
+        "a transposed convolution": (TRANSPOSED, 0.0, 1e-3, "P"),
+        "a convolution of Keras": (KERAS, 1e-10, 1e-3, "P"),
+        "a convolution of MXNet": (MXNET, 1e-10, 1e-3, "P"),
+        "a normalisation before another one": (NORM, 1e-10, 1e-3, "P"),
+        "nothing arrives at the convolution": (TORCH, 1e-10, 1e-9, "!"),
+        "nothing arrives at that of Keras": (KERAS, 1e-10, 1e-9, "!"),
+        "nothing arrives at that of MXNet": (MXNET, 1e-10, 1e-9, "!"),
+        "nothing arrives at the normalisation": (NORM, 1e-10, 1e-9, "!"),
+        "small, but no rounding error": (TORCH, 5e-8, 2e-6, "!"),
+    },
 )
-def test_such_a_bias_of_keras_and_mxnet(bias: str, kernel: str, shape: tuple[int, ...]) -> None:
-    small = np.full(4, 1e-10)
-    assert isinstance(outcome_of(**{bias: small, kernel: np.full(shape, 1e-3)}), Passed)
-    assert isinstance(outcome_of(**{bias: small, kernel: np.full(shape, 1e-9)}), IssueFound)
+def test_a_bias_whose_gradient_cancels_out_by_construction_is_no_issue(
+    layer: tuple[str, str, tuple[int, ...]], of_bias: float, of_weight: float, letter: str
+) -> None:
+    """Before a normalisation, the weight of the layer gets its gradient, the bias only rounding."""
+    bias, weight, shape = layer
+    tensors = {bias: np.full(4, of_bias), weight: np.full(shape, of_weight)}
+    assert letters([outcome_of(**tensors)]) == letter
 
 
-def test_a_bias_is_an_issue_where_that_is_not_the_reason() -> None:
-    assert isinstance(layer(1e-10, 1e-9), IssueFound)  # nothing arrives at the layer
-    assert isinstance(layer(5e-8, 2e-6), IssueFound)  # small, but no mere rounding
-    other = {"gradient__Net_fc.weight": np.full((2, 2), 1e-12)}
-    assert evidence_of(layer(1e-15, 1e-3, **other)).tensor == "gradient/Net_fc.weight"
-    assert isinstance(outcome_of(**{"gradient__Net_conv.bias": np.zeros(4)}), IssueFound)
+def test_a_bias_without_its_weight_is_an_issue() -> None:
+    assert isinstance(outcome_of(**{TORCH[0]: np.zeros(4)}), IssueFound)
+
+
+def test_another_weight_is_named_beside_such_a_bias() -> None:
+    tensors = {TORCH[0]: np.full(4, 1e-15), TORCH[1]: np.full(TORCH[2], 1e-3)}
+    other = {"gradient/Net_fc.weight": np.full((2, 2), 1e-12)}
+    assert evidence_of(outcome_of(**tensors, **other)).tensor == "gradient/Net_fc.weight"
 
 
 def test_a_real_bias_in_front_of_a_normalisation_layer() -> None:
@@ -126,10 +138,10 @@ def test_a_real_bias_in_front_of_a_normalisation_layer() -> None:
         torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
     )
     net(torch.randn(8, 1, 6, 6)).square().mean().backward()
-    gradients = {f"gradient__Net_{n}": p.grad.numpy() for n, p in net.named_parameters()}
-    assert np.abs(gradients["gradient__Net_0.bias"]).mean() < 1e-7
+    gradients = {f"gradient/Net_{n}": p.grad.numpy() for n, p in net.named_parameters()}
+    assert np.abs(gradients["gradient/Net_0.bias"]).mean() < 1e-7
     assert isinstance(outcome_of(**gradients), Passed)
-    del gradients["gradient__Net_0.weight"]
+    del gradients["gradient/Net_0.weight"]
     assert isinstance(outcome_of(**gradients), IssueFound)
 
 
@@ -184,12 +196,3 @@ def test_it_may_have_to_last() -> None:
 class TestVanishingGradientThatLastsContract(RuleContract):
     def make_rule(self) -> VanishingGradient:
         return VanishingGradient(patience=3)
-
-
-def test_what_a_normalisation_adds_ahead_of_pointwise_convolution_and_another_one() -> None:
-    """Depthwise convolution, BatchNorm, convolution of single pixels, BatchNorm: MobileNet."""
-    small, shape = np.full(4, 1e-10), (4,)
-    weight = {"gradient__Net_norm.weight": np.full(shape, 1e-3)}
-    assert isinstance(outcome_of(**{"gradient__Net_norm.bias": small}, **weight), Passed)
-    weight = {"gradient__Net_norm.weight": np.full(shape, 1e-9)}
-    assert isinstance(outcome_of(**{"gradient__Net_norm.bias": small}, **weight), IssueFound)
