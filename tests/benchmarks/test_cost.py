@@ -29,7 +29,7 @@ from benchmarks.cost.bill import (
 )
 from benchmarks.cost.comparison import compared
 from benchmarks.cost.deployment import Deployment
-from benchmarks.cost.document import BEGIN, COMMAND, END, PAGE, document
+from benchmarks.cost.document import BEGIN, COMMAND, END, PAGE
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.pollers import calls_of
@@ -245,11 +245,6 @@ def test_a_stale_table_is_found_and_written_anew(
     assert text.endswith("after\n")
     assert "of last year" not in text
     assert command.main(["--check"]) == 0
-
-
-def test_a_page_without_marks_is_told(deployment: Deployment) -> None:
-    with pytest.raises(ValueError, match="lacks the lines"):
-        document("nothing here", deployment)
 
 
 def test_the_command_of_the_page_prints_a_bill(

@@ -4,33 +4,59 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.page_blocks import DOCS, ROOT
-from tools import command_documentation, event_table
+from tests.tables import table
+from tools import command_documentation, event_table, settings_documentation
+from tools.generated_text import replaced
 
 
 def text_of(page: str) -> str:
     return (DOCS / page).read_text(encoding="utf-8")
 
 
-def test_the_options_of_commands_are_current() -> None:
-    assert command_documentation.main(["--check"]) == 0, f"run {command_documentation.COMMAND}"
+SETTINGS_MARKS = (settings_documentation.BEGIN, settings_documentation.END)
 
 
-def test_the_table_of_events_is_current() -> None:
-    assert event_table.main(["--check"]) == 0, f"run {event_table.COMMAND}"
+@table(
+    "tool, marks, expected",
+    {
+        "commands": (
+            command_documentation,
+            command_documentation.MARKS,
+            "### stepwatch rules explain",
+        ),
+        "events": (event_table, event_table.MARKS, "| event | when |"),
+        "settings": (settings_documentation, SETTINGS_MARKS, "`stepwatch:rules`"),
+    },
+)
+def test_a_stale_page_is_found_and_written_anew(
+    tool: Any,
+    marks: tuple[str, str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    assert tool.main(["--check"]) == 0, f"run {tool.COMMAND}"
+    stale = tmp_path / "page.md"
+    stale.write_text("\n".join(["before", marks[0], "of last year", marks[1], "after\n"]))
+    monkeypatch.setattr(tool, "PAGE", stale)
+    assert tool.main(["--check"]) == 1
+    assert tool.main([]) == 0
+    text = stale.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert expected in text
+    assert "of last year" not in text
+    assert tool.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stale = tmp_path / "commands.md"
-    stale.write_text("\n".join(["# Commands", *command_documentation.MARKS, "end\n"]))
-    monkeypatch.setattr(command_documentation, "PAGE", stale)
-    assert command_documentation.main(["--check"]) == 1
-    assert command_documentation.main([]) == 0
-    assert "### stepwatch rules explain" in stale.read_text()
-    assert stale.read_text().endswith("end\n")
+def test_a_page_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="the page lacks the lines <begin> and <end>"):
+        replaced("nothing here", ("<begin>", "<end>"), "content", name="the page")
 
 
 def rows_of(page: str) -> list[list[str]]:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import tomllib
 
+from tools import check_release
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("pyproject.toml", "CITATION.cff", "CHANGELOG.md")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-
-
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    path = ROOT / "tools" / "check_release.py"
-    spec = importlib.util.spec_from_file_location("check_release", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -41,8 +30,8 @@ def test_the_versions_of_this_checkout_agree() -> None:
     assert f"\n## {VERSION} (" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_a_release_without_mistakes(tool: ModuleType, released: Path) -> None:
-    assert tool.mistakes(released, f"v{VERSION}") == []
+def test_a_release_without_mistakes(released: Path) -> None:
+    assert check_release.mistakes(released, f"v{VERSION}") == []
 
 
 @pytest.mark.parametrize(
@@ -58,18 +47,18 @@ def test_a_release_without_mistakes(tool: ModuleType, released: Path) -> None:
     ],
 )
 def test_a_mistake_names_the_file_and_the_change(
-    tool: ModuleType, released: Path, old: str, new: str, expected: str
+    released: Path, old: str, new: str, expected: str
 ) -> None:
     file, _, text = old.partition(" ")
     before = (released / file).read_text()
     assert text in before
     (released / file).write_text(before.replace(text, new))
-    found = tool.mistakes(released, f"v{VERSION}")
+    found = check_release.mistakes(released, f"v{VERSION}")
     assert any(mistake.startswith(file) and expected in mistake for mistake in found)
 
 
-def test_a_tag_of_another_version(tool: ModuleType, released: Path) -> None:
-    (mistake,) = tool.mistakes(released, "v9.9.9")
+def test_a_tag_of_another_version(released: Path) -> None:
+    (mistake,) = check_release.mistakes(released, "v9.9.9")
     assert mistake == f"the tag is v9.9.9; pyproject.toml has the version {VERSION}"
 
 

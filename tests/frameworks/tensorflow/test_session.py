@@ -81,16 +81,6 @@ def test_gradients_are_those_that_the_optimiser_gets(trial: WrittenTrial) -> Non
     np.testing.assert_allclose(after["w1:0"], before["w1:0"] - 0.5 * gradient, rtol=1e-6)
 
 
-@pytest.mark.parametrize("arguments", [{"save_all": True}, {"include_collections": ALL}])
-def test_the_results_are_the_same_without(trial: WrittenTrial, arguments: dict[str, Any]) -> None:
-    plain = train(steps=6)
-    hook = watching(trial, **arguments)
-    watched = train(hook, steps=6)
-    assert plain[0] == watched[0]
-    for expected, found in zip(plain[1], watched[1], strict=True):
-        np.testing.assert_array_equal(expected, found)
-
-
 def test_nothing_is_fetched_in_other_steps(trial: WrittenTrial) -> None:
     hook = watching(trial, include_collections=ALL, save_config=smd.SaveConfig(save_interval=3))
     runs: list[Any] = []
@@ -202,19 +192,6 @@ def test_a_stop_request_ends_the_session(
     assert "training ends after step 2, as requested: the loss grows" in caplog.messages
     hook.close()
     assert trial.end_marker() is not None
-
-
-def test_an_exception_passes_through(trial: WrittenTrial) -> None:
-    hook = watching(trial)
-
-    def run(session: Any, network: Network, step: int) -> None:
-        if step == 2:
-            raise ValueError("the script")
-
-    with pytest.raises(ValueError, match="the script"):
-        train(hook, run=run)
-    hook.close()
-    assert sorted(trial.indexes()) == [0, 1, 2]
 
 
 def test_two_sessions_with_one_hook(trial: WrittenTrial) -> None:

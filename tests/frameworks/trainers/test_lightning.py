@@ -206,14 +206,6 @@ def test_a_stop_request_ends_in_lightnings_way(
     assert trial.end_marker() is not None
 
 
-def test_a_flag_is_only_a_flag(trial: WrittenTrial) -> None:
-    callback = watching(trial, stop_poll_s=600.0, stop="flag")
-    runner = trainer(Rule(callback, trial, 3), callback)
-    runner.fit(Lit(), batches(6))
-    assert runner.global_step == 6
-    assert callback.hook.should_stop
-
-
 def test_two_fits_with_one_callback(trial: WrittenTrial) -> None:
     callback = watching(trial, include_collections=["weights"])
     first, second = Lit(), Functional()
@@ -226,19 +218,6 @@ def test_two_fits_with_one_callback(trial: WrittenTrial) -> None:
     assert "Lit_net.0.weight" in trial.names(1)
     assert "Functional_net.0.weight" in trial.names(2)
     assert "Lit_net.0.weight" not in trial.names(2)
-
-
-def test_an_exception_passes_through(trial: WrittenTrial) -> None:
-    class Fails(Callback):
-        def on_train_batch_start(self, _: Any, __: Any, ___: Any, i: int) -> None:
-            if i == 2:
-                raise ValueError("the script")
-
-    callback = watching(trial)
-    with pytest.raises(ValueError, match="the script"):
-        trainer(callback, Fails()).fit(Lit(), batches(4))
-    callback.close()
-    assert sorted(trial.indexes())[:2] == [0, 1]
 
 
 def test_a_training_is_resumed(

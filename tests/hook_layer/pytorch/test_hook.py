@@ -112,22 +112,6 @@ def test_a_step_is_visible_once_it_is_captured(trial: WrittenTrial) -> None:
         assert list(trial.indexes()) == list(range(step + 1))
 
 
-def test_scalars_after_the_optimizers_step_belong_to_that_step(trial: WrittenTrial) -> None:
-    hook = every_step(trial)
-    training = Training(hook)
-    for step in range(4):
-        training.step()
-        hook.save_scalar("lr", 0.1 * step)
-        hook.save_scalar("count", step, timestamp=12.5)
-    hook.close()
-    for step in range(4):
-        records = trial.records(step)
-        np.testing.assert_array_equal(records["scalar/lr"].value, [0.1 * step])
-        assert records["scalar/lr"].value.shape == (1,)
-        assert records["scalar/count"].wall_time == 12.5
-        assert set(records) >= GRADIENTS
-
-
 def test_a_scalar_that_is_late_for_the_first_time_is_in_the_next_step(trial: WrittenTrial) -> None:
     hook = every_step(trial)
     training = Training(hook)

@@ -557,9 +557,11 @@ def test_scalars_after_the_optimizer_belong_to_the_step(
     loop = Loop(hook, by_optimizer=by_optimizer)
     for step in range(3):
         loop.step()
-        hook.save_scalar("lr", step)
+        hook.save_scalar("lr", step, timestamp=12.5)
     hook.close()
-    assert [trial.values(step)["scalar/lr"].item() for step in range(3)] == [0, 1, 2]
+    records = [trial.records(step)["scalar/lr"] for step in range(3)]
+    assert [record.value.tolist() for record in records] == [[0], [1], [2]]
+    assert {record.wall_time for record in records} == {12.5}
 
 
 @BY_OPTIMIZER

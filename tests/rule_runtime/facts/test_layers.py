@@ -130,10 +130,6 @@ def test_the_inputs_of_a_layer_are_known_once_it_is_called() -> None:
     assert layers_of({"Net_a.weight": np.ones(3)}).shapes_at("Net_a.weight", WORKER) is None
 
 
-def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
-    assert chain("x", "my_x").before_and_after(WORKER, weights("my_x")) == (weights("x"), set())
-
-
 def test_modules_of_two_models_with_one_name_have_no_known_order() -> None:
     other = {"Other_a.weight": np.ones((4, 4))}
     found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), layer("b", (4, 4), (8, 4), (8, 4)), other)

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from rule_runtime.engine.registry import available_rules
 from rule_runtime.engine.rule import Rule
+from tools import rule_documentation as tool
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    path = ROOT / "tools" / "rule_documentation.py"
-    spec = importlib.util.spec_from_file_location("rule_documentation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def text(tool: ModuleType) -> str:
+def text() -> str:
     """The reference, which takes a second to make."""
     return str(tool.reference())
 
 
-def test_the_documentation_is_not_stale(tool: ModuleType) -> None:
+def test_the_documentation_is_not_stale() -> None:
     assert tool.main(["--check"]) == 0, f"run `{tool.COMMAND}`"
 
 
 def test_stale_files_are_found_and_written_anew(
-    tool: ModuleType, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tool, "reference", lambda: text)
     monkeypatch.setattr(tool, "ROOT", tmp_path)
@@ -52,7 +40,7 @@ def test_stale_files_are_found_and_written_anew(
     assert tool.main(["--check"]) == 0
 
 
-def test_the_reference_has_every_rule_and_parameter(tool: ModuleType, text: str) -> None:
+def test_the_reference_has_every_rule_and_parameter(text: str) -> None:
     for name, rule in available_rules().items():
         _, _, section = text.partition(f"\n### {name}\n")
         section = section.partition("\n### ")[0]
@@ -61,7 +49,7 @@ def test_the_reference_has_every_rule_and_parameter(tool: ModuleType, text: str)
             assert f"| `{parameter.name}` |" in section
 
 
-def test_the_table_is_short_and_has_every_rule(tool: ModuleType) -> None:
+def test_the_table_is_short_and_has_every_rule() -> None:
     table = tool.document()
     assert len(table.split()) <= 2000
     for name, rule in available_rules().items():
@@ -69,7 +57,7 @@ def test_the_table_is_short_and_has_every_rule(tool: ModuleType) -> None:
         assert tool._escaped(rule.summary()) in table
 
 
-def test_a_rule_without_a_heading_is_refused(tool: ModuleType) -> None:
+def test_a_rule_without_a_heading_is_refused() -> None:
     class Undocumented(Rule):
         """Finds nothing.
 
@@ -84,7 +72,7 @@ def test_a_rule_without_a_heading_is_refused(tool: ModuleType) -> None:
         tool.sections_of(Undocumented)
 
 
-def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
+def test_items_of_lists_stay_apart() -> None:
     class Listed(Rule):
         """Finds nothing.
 
@@ -110,13 +98,13 @@ def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
     assert "By guessing" not in section  # the rule's page says it
 
 
-def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
+def test_marks_of_markdown_are_shown_as_they_are() -> None:
     assert tool._escaped("a * b < `c * d`") == r"a \* b \< `c * d`"
     assert tool._table(("a",), [("|x|",)]) == "| a |\n| --- |\n| \\|x\\| |"
 
 
 def test_the_first_table_of_the_results_is_shown(
-    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tool, "RESULTS", tmp_path / "RESULTS.md")
     assert "How well they find" not in tool.document()
