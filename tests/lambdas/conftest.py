@@ -408,6 +408,12 @@ class Pipeline:
             for record in records:
                 sqs.delete_message(QueueUrl=self.queue_url, ReceiptHandle=record["handle"])
 
+    def verdict(self) -> dict[str, Any]:
+        """Return the status that was announced last."""
+        *_, last = self.announced()
+        status: dict[str, Any] = last["DebugRuleEvaluationStatuses"][0]
+        return status
+
     def announced(self) -> list[dict[str, Any]]:
         """Return the details of the status events published so far, and forget them."""
         sqs = client("sqs")

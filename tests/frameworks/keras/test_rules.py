@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 from hook_layer.keras import KerasHook
-from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.trial.step_index import list_index_files, load_step_files
-from rule_runtime.trial.step_view import StepReader, StepView
+from tests.frameworks.stored_views import views_of
 
 JUDGE = {"DeadRelu", "ExplodingTensor", "LossNotDecreasing", "Overfit", "VanishingGradient"}
 
@@ -63,13 +60,6 @@ def train(folder: Path, learning_rate: float, data: str = "sound") -> Path:
     hook.close()
     assert not hook.report().errors
     return folder / "trial"
-
-
-def views_of(path: Path) -> Iterator[StepView]:
-    store = LocalStore(path)
-    reader = StepReader(store)
-    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
-        yield reader.view(file.step, [file], num_workers=1)
 
 
 def judged(path: Path) -> dict[str, Evaluation]:

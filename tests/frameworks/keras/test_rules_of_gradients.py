@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from hook_layer.keras import KerasHook, SaveConfig
-from hook_layer.storage.local import LocalStore
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.gradient_names import parameters_of
@@ -19,8 +17,7 @@ from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.rules.weight_update_ratio import UnchangedTensor
-from rule_runtime.trial.step_index import list_index_files, load_step_files
-from rule_runtime.trial.step_view import StepReader, StepView
+from tests.frameworks.stored_views import views_of
 
 BATCH, FEATURES = 16, 8
 
@@ -59,13 +56,6 @@ def train(
     hook.close()
     assert not hook.report().errors
     return folder
-
-
-def views_of(path: Path) -> Iterator[StepView]:
-    store = LocalStore(path)
-    reader = StepReader(store)
-    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
-        yield reader.view(file.step, [file], num_workers=1)
 
 
 def told(path: Path, rule: Rule) -> str:

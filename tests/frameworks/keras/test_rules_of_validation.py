@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import keras
@@ -13,6 +12,7 @@ from hook_layer.keras import KerasHook
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.evidence import Evidence
+from tests.rule_runtime.recommended_hook import hook_file
 
 FEATURES, CLASSES = 8, 3
 
@@ -21,10 +21,7 @@ def findings(folder: Path, *, scale: float = 1.0) -> dict[str, Evidence]:
     """Train with `validation_data` of another scale, and return what two rules find."""
     keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(folder / "run"), "CollectionConfigurations": collections}
-    (folder / "hook.json").write_text(json.dumps(configuration))
-    hook = KerasHook.create_from_json_file(folder / "hook.json")
+    hook = KerasHook.create_from_json_file(hook_file(folder))
     model = keras.Sequential(
         [
             keras.Input((FEATURES,)),

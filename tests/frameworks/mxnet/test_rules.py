@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hook_layer.mxnet as smd
-from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.evaluator import Evaluation
-from rule_runtime.trial.step_index import list_index_files, load_step_files
-from rule_runtime.trial.step_view import StepReader, StepView
 from tests.frameworks.mxnet.scenarios.images import load_images
 from tests.frameworks.mxnet.scenarios.network import BATCH_SIZE, Training, batches
+from tests.frameworks.stored_views import views_of
 
 NUM_STEPS = 40
 NEED_SOMETHING_ELSE = {
@@ -73,13 +70,6 @@ def train(folder: Path, pack: str) -> Path:
     hook.close()
     assert hook.report().errors == {}
     return folder / "trial"
-
-
-def views_of(path: Path) -> Iterator[StepView]:
-    store = LocalStore(path)
-    reader = StepReader(store)
-    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
-        yield reader.view(file.step, [file], num_workers=1)
 
 
 @pytest.mark.parametrize("pack", ["original", "recommended"])

@@ -190,6 +190,16 @@ def own_rules(target: LocalTarget) -> tuple[dict[str, Any], ...]:
     )
 
 
+def send_native(target: LocalTarget, detail: dict[str, Any]) -> None:
+    """Send what SageMaker tells of a job."""
+    entry = {
+        "Source": NATIVE_SOURCE,
+        "DetailType": STATUS_DETAIL_TYPE,
+        "Detail": json.dumps(detail),
+    }
+    target.client("events").put_events(Entries=[entry])
+
+
 def report_native_finding(target: LocalTarget, job: str) -> None:
     """Send what SageMaker tells of its own rules; it does not say where a job writes."""
     status = {"RuleConfigurationName": RULE, "RuleEvaluationStatus": "IssuesFound"}
@@ -198,12 +208,7 @@ def report_native_finding(target: LocalTarget, job: str) -> None:
         "TrainingJobStatus": "InProgress",
         "DebugRuleEvaluationStatuses": [status],
     }
-    entry = {
-        "Source": NATIVE_SOURCE,
-        "DetailType": STATUS_DETAIL_TYPE,
-        "Detail": json.dumps(detail),
-    }
-    target.client("events").put_events(Entries=[entry])
+    send_native(target, detail)
 
 
 def report_interruption(target: LocalTarget, job: str) -> None:
@@ -213,12 +218,7 @@ def report_interruption(target: LocalTarget, job: str) -> None:
         "TrainingJobStatus": "InProgress",
         "SecondaryStatus": "Interrupted",
     }
-    entry = {
-        "Source": NATIVE_SOURCE,
-        "DetailType": STATUS_DETAIL_TYPE,
-        "Detail": json.dumps(detail),
-    }
-    target.client("events").put_events(Entries=[entry])
+    send_native(target, detail)
 
 
 def date_back(target: LocalTarget, partition: str, sort: str, **numbers: int) -> None:

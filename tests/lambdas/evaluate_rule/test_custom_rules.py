@@ -80,12 +80,6 @@ def upload(pipeline: Pipeline, run: TrialBuilder, root: str, *rules: dict[str, A
         pipeline.put(key, run.store.get(key), root)
 
 
-def verdict(pipeline: Pipeline) -> dict[str, Any]:
-    *_, last = pipeline.announced()
-    status: dict[str, Any] = last["DebugRuleEvaluationStatuses"][0]
-    return status
-
-
 @pytest.mark.parametrize("style", STYLES)
 def test_each_style_finds_the_issue(
     pipeline: Pipeline, configure: Callable[..., dict[str, Any]], style: str
@@ -102,7 +96,7 @@ def test_each_style_finds_the_issue(
         pipeline.forget()
         assert pipeline.invoke([record]) == []
     pipeline.deliver()
-    told = verdict(pipeline)
+    told = pipeline.verdict()
     assert told["RuleEvaluationStatus"] == "IssuesFound"
     assert f"at step {first} resulted in the condition being met" in told["StatusDetails"]
     counts = json.loads(pipeline.state_item()["counts"]["S"])
@@ -119,7 +113,7 @@ def test_each_style_passes_a_healthy_run(
     upload(pipeline, run_of(is_sick=True), OTHER_ROOT)
     upload(pipeline, run_of(is_sick=False), ROOT, configure(file, **parameters))
     pipeline.deliver()
-    assert verdict(pipeline)["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert pipeline.verdict()["RuleEvaluationStatus"] == "NoIssuesFound"
 
 
 def test_a_rule_that_raises_ends_as_error_with_its_line_and_harms_no_other_job(
@@ -154,13 +148,13 @@ def test_a_file_that_was_changed_is_not_run(
     configure = custom_rules(FILES, pinned={"native.py": "0" * 64})
     upload(pipeline, run_of(is_sick=True), ROOT, configure("native.py", **STYLES["native"][1]))
     pipeline.deliver()
-    told = verdict(pipeline)
+    told = pipeline.verdict()
     assert told["RuleEvaluationStatus"] == "Error"
     assert f"but {'0' * 64} is pinned" in told["StatusDetails"]
     custom_rules(FILES)
     pipeline.put_marker()
     pipeline.deliver()
-    assert verdict(pipeline)["RuleEvaluationStatus"] == "IssuesFound", "after it was corrected"
+    assert pipeline.verdict()["RuleEvaluationStatus"] == "IssuesFound", "after it was corrected"
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
@@ -183,7 +177,7 @@ def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
         pipeline.patch.setattr(clients.s3(), "get_object", refused)
     upload(pipeline, run_of(is_sick=True), ROOT, configure("late.py", **STYLES["native"][1]))
     pipeline.deliver()
-    told = verdict(pipeline)
+    told = pipeline.verdict()
     assert told["RuleEvaluationStatus"] == "Error"
     assert "s3://rules/late.py" in told["StatusDetails"]
     pipeline.patch.undo()

@@ -65,8 +65,7 @@ def test_a_job_without_any_step_ends_as_error_with_the_reason(pipeline: Pipeline
     pipeline.put_job()
     pipeline.put_marker()
     pipeline.deliver()
-    *_, last = pipeline.announced()
-    status = last["DebugRuleEvaluationStatuses"][0]
+    status = pipeline.verdict()
     assert status["RuleEvaluationStatus"] == "Error"
     assert "no step of this run was saved" in status["StatusDetails"]
 
@@ -102,8 +101,7 @@ def test_an_unreadable_index_file_does_not_stop_the_others(pipeline: Pipeline) -
     pipeline.put_step(1, sequence=2)
     pipeline.put_marker()
     pipeline.deliver()
-    *_, last = pipeline.announced()
-    status = last["DebugRuleEvaluationStatuses"][0]
+    status = pipeline.verdict()
     assert status["RuleEvaluationStatus"] == "NoIssuesFound"
     assert "1 file unreadable" in status["StatusDetails"]
 
@@ -342,8 +340,7 @@ def test_a_job_gives_the_rule_its_own_parameters(pipeline: Pipeline) -> None:
     pipeline.put_step(0, num_nan=4)
     pipeline.put_marker()
     pipeline.deliver()
-    *_, last = pipeline.announced()
-    status = last["DebugRuleEvaluationStatuses"][0]
+    status = pipeline.verdict()
     assert status["RuleEvaluationStatus"] == "Error"
     assert "none of the selected tensors was saved" in status["StatusDetails"]
 
@@ -383,8 +380,7 @@ def test_more_rules_than_an_item_holds_are_evaluated_as_asked_for(pipeline: Pipe
     pipeline.put_step(0, num_nan=1)
     pipeline.put_marker()
     pipeline.deliver()
-    *_, last = pipeline.announced()
-    status = last["DebugRuleEvaluationStatuses"][0]
+    status = pipeline.verdict()
     assert "none of the selected tensors was saved" in status["StatusDetails"]
 
 

@@ -48,12 +48,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
     return found
 
 
-def verdict(pipeline: Pipeline) -> dict[str, Any]:
-    *_, last = pipeline.announced()
-    status: dict[str, Any] = last["DebugRuleEvaluationStatuses"][0]
-    return status
-
-
 def test_no_small_file_is_read_beyond_its_limit(
     pipeline: Pipeline, reads: list[tuple[str, int | None]]
 ) -> None:
@@ -63,7 +57,7 @@ def test_no_small_file_is_read_beyond_its_limit(
     pipeline.put_step(1, sequence=2, num_nan=1)
     pipeline.put(END_MARKER, huge)
     pipeline.deliver()
-    assert verdict(pipeline)["RuleEvaluationStatus"] == "IssuesFound"
+    assert pipeline.verdict()["RuleEvaluationStatus"] == "IssuesFound"
     pipeline.put(STOP_FILE, huge)
     seen = set()
     for key, length in reads:
@@ -140,4 +134,4 @@ def test_a_file_that_claims_much_takes_little_and_harms_no_other_step(
     assert peak < HUGE
     pipeline.put_marker()
     pipeline.deliver()
-    assert verdict(pipeline)["RuleEvaluationStatus"] == "IssuesFound"
+    assert pipeline.verdict()["RuleEvaluationStatus"] == "IssuesFound"

@@ -16,6 +16,7 @@ from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
+from tests.rule_runtime.recommended_hook import hook_file
 
 NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
 OF_THE_ORIGINAL = {
@@ -82,10 +83,7 @@ def test_the_hook_takes_what_a_pack_asks_for(name: str, tmp_path: Path) -> None:
 def test_a_training_saves_what_the_recommended_pack_asks_for(
     activation: type[torch.nn.Module], tmp_path: Path
 ) -> None:
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
-    (tmp_path / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    hook = Hook.create_from_json_file(hook_file(tmp_path))
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), activation(), torch.nn.Linear(3, 2))
     criterion = torch.nn.CrossEntropyLoss()
     hook.register_module(model)
@@ -110,10 +108,7 @@ def test_a_training_saves_what_the_recommended_pack_asks_for(
 
 
 def test_validation_does_not_begin_densely(tmp_path: Path) -> None:
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
-    (tmp_path / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    hook = Hook.create_from_json_file(hook_file(tmp_path))
     model = torch.nn.Linear(4, 3)
     hook.register_module(model)
     hook.set_mode(modes.EVAL)
@@ -137,10 +132,7 @@ def test_an_interval_that_is_given_counts_from_the_first_step() -> None:
 def test_activations_saved_rarely_are_enough(
     activation: type[torch.nn.Module], shift: float, rule: str, tmp_path: Path
 ) -> None:
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
-    (tmp_path / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    hook = Hook.create_from_json_file(hook_file(tmp_path))
     first = torch.nn.Linear(4, 32)
     model = torch.nn.Sequential(first, activation(), torch.nn.Linear(32, 2))
     hook.register_module(model)

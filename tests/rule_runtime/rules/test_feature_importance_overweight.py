@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from rule_runtime.rules.feature_importance_overweight import FeatureImportanceOv
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
 from tests.rule_runtime.outcomes import evidence_of, make_run
+from tests.rule_runtime.recommended_hook import hook_file
 from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
@@ -169,10 +169,7 @@ def test_one_feature_of_nearly_all_importance_is_no_leak(
     features = random.normal(size=(1200, 6))
     target = features[:, 0] + noise * (features[:, 1:3].sum(1) + random.normal(size=1200))
     sets = [xgboost.DMatrix(features[rows], target[rows]) for rows in np.split(np.arange(1200), 2)]
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
-    (tmp_path / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    hook = Hook.create_from_json_file(hook_file(tmp_path))
     hook.validation_data = sets[1]
     xgboost.train(
         {"nthread": 1, "max_depth": depth},

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.non_finite import ExplodingTensor, NonFinite
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
-from tests.rule_runtime.outcomes import evidence_of, make_run
+from tests.rule_runtime.outcomes import evidence_of, letters, make_run
+from tests.tables import table
 
+EVAL, TRAIN = ModeKeys.EVAL, ModeKeys.TRAIN
 STEP = {  # in the order in which the hook captures
     "Net_a.weight": np.ones((2, 3)),
     "Net_a.bias": np.ones(2),
@@ -77,33 +79,37 @@ def test_the_remedy_is_that_of_the_group() -> None:
     assert evidence.remedy.startswith("An update before this step broke it")
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_masks_may_be_infinite(value: float) -> None:
-    assert isinstance(outcome_of({"a_input_0": [value, 0.0]}), Passed)
-    assert isinstance(outcome_of({"a_output_0": [np.nan, 0.0]}), IssueFound)
-    assert first_of("gradient/Net_a.weight", value=value) == "gradient/Net_a.weight"
+LOSS, NAN_LOSS = "CrossEntropyLoss_output_0", {"CrossEntropyLoss_output_0": np.float32(np.nan)}
+MASKED = {"a_input_0": [np.nan, 0.0], "CrossEntropyLoss_input_1": [np.nan, 1.0]}
+SKIPPED = {"Loss_output_0": np.float32(np.inf)}
 
 
-def test_missing_values_of_inputs_and_targets_may_be_masked() -> None:
-    missing = {"a_input_0": [np.nan, 0.0], "CrossEntropyLoss_input_1": [np.nan, 1.0]}
-    assert isinstance(outcome_of(missing), Passed)
-    lost = {**missing, "CrossEntropyLoss_output_0": np.float32(np.nan)}
-    assert isinstance(outcome_of(lost), IssueFound)
-    trial = TrialBuilder()
-    trial.step(3, missing)
-    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)  # no loss was saved
-
-
-def test_finite_steps_pass_in_every_mode() -> None:
-    assert isinstance(outcome_of({}), Passed)
-    assert isinstance(outcome_of({}, mode=ModeKeys.EVAL), Passed)
-    bad = outcome_of({"CrossEntropyLoss_output_0": np.float32(np.nan)}, mode=ModeKeys.EVAL)
-    assert isinstance(bad, IssueFound)
-
-
-def test_tables_and_labels_are_not_judged() -> None:
-    (outcome,) = make_run({"trees/Split": [np.nan, 1.0], "labels": [np.nan]}).outcomes(NonFinite())
-    assert isinstance(outcome, NotEvaluated)
+@table(
+    "tensors, mode, letter",
+    {
+        "finite": (STEP, TRAIN, "P"),
+        "finite in evaluation": (STEP, EVAL, "P"),
+        "a loss in evaluation": (STEP | NAN_LOSS, EVAL, "!"),
+        "a mask of infinite inputs": (STEP | {"a_input_0": [np.inf, 0.0]}, TRAIN, "P"),
+        "a mask of the other sign": (STEP | {"a_input_0": [-np.inf, 0.0]}, TRAIN, "P"),
+        "an output that is NaN": (STEP | {"a_output_0": [np.nan, 0.0]}, TRAIN, "!"),
+        "an infinite gradient": (STEP | {"gradient/Net_a.weight": [-np.inf, 1.0]}, TRAIN, "!"),
+        "masked inputs and targets": (STEP | MASKED, TRAIN, "P"),
+        "masked inputs, and the loss is NaN": (STEP | MASKED | NAN_LOSS, TRAIN, "!"),
+        "masked inputs without a loss": (MASKED, TRAIN, "!"),
+        "tables and labels": ({"trees/Split": [np.nan, 1.0], "labels": [np.nan]}, TRAIN, "-"),
+        "one of several losses, which was skipped": (STEP | SKIPPED, TRAIN, "P"),
+        # Nothing says that it was skipped without gradients, or if no other loss is finite.
+        "one of several losses without gradients": (
+            {LOSS: np.float32(1.0), **SKIPPED},
+            TRAIN,
+            "!",
+        ),
+        "the only loss": (STEP | {LOSS: np.float32(np.inf)}, TRAIN, "!"),
+    },
+)
+def test_what_a_step_gives(tensors: dict[str, Any], mode: ModeKeys, letter: str) -> None:
+    assert letters(make_run(tensors, mode=mode).outcomes(NonFinite())) == letter
 
 
 def test_of_equal_places_the_first_worker_is_reported() -> None:
@@ -133,15 +139,6 @@ def test_gradients_that_no_optimizer_used_count_once_many_steps_were_skipped(
         assert "20 steps in a row were skipped" in outcome.evidence.sentence
 
 
-def test_one_of_several_losses_may_be_skipped() -> None:
-    infinite = {"Loss_output_0": np.float32(np.inf)}
-    assert isinstance(outcome_of(infinite), Passed)
-    # Nothing says that it was skipped without gradients, or if no other loss is finite.
-    trial = make_run({"CrossEntropyLoss_output_0": np.float32(1.0), **infinite})
-    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)
-    assert isinstance(outcome_of({"CrossEntropyLoss_output_0": np.float32(np.inf)}), IssueFound)
-
-
 class TestExplodingTensorContract(RuleContract):
     def make_rule(self) -> ExplodingTensor:
         return ExplodingTensor()
@@ -151,11 +148,33 @@ def outcomes_of(rule: ExplodingTensor, *steps: dict[str, object]) -> list[Outcom
     return make_run(*steps).outcomes(rule)
 
 
-def test_fires_at_the_step_of_the_nan() -> None:
-    """The original's test of 2019: a NaN at step 0 and one at step 2."""
-    sick, healthy = {"a": [1.0, np.nan]}, {"a": [1.0, 2.0]}
-    kinds = [type(outcome) for outcome in outcomes_of(ExplodingTensor(), sick, healthy, sick)]
-    assert kinds == [IssueFound, Passed, IssueFound]
+HEALTHY, SICK = {"a": [1.0, 2.0]}, {"a": [1.0, np.nan]}
+OF_GROUPS = {"relu_1": [1.0], "fc.weight": [1.0], "input": [np.nan]}
+SELECTED = {"collection_names": ("weights",), "tensor_regex": ("^relu",)}
+
+
+@table(
+    "steps, parameters, expected",
+    {
+        "the original's test of 2019": ([SICK, HEALTHY, SICK], {}, "!P!"),
+        "huge values": ([{"a": [1e308, -1e308]}], {}, "P"),
+        "other types": ([{"i": np.arange(3), "b": np.array([True]), "e": np.empty(0)}], {}, "P"),
+        "infinite elements": ([{"a": [np.inf]}], {"only_nan": True}, "P"),
+        "NaN beside infinite elements": ([{"a": [np.inf, np.nan]}], {"only_nan": True}, "!"),
+        "a tensor that is not selected": ([OF_GROUPS, {"input": [np.nan]}], SELECTED, "P-"),
+        "a tensor of the collection": ([OF_GROUPS | {"fc.weight": [np.nan]}], SELECTED, "!"),
+        "a tensor by its name": ([OF_GROUPS | {"relu_1": [np.nan]}], SELECTED, "!"),
+    },
+)
+def test_what_steps_give(
+    steps: list[dict[str, object]], parameters: dict[str, Any], expected: str
+) -> None:
+    assert letters(outcomes_of(ExplodingTensor(**parameters), *steps)) == expected
+
+
+def test_only_nan_is_counted_if_only_nan_counts() -> None:
+    evidence = evidence_of(*outcomes_of(ExplodingTensor(only_nan=True), {"a": [np.inf, np.nan]}))
+    assert (evidence.measure, evidence.value) == ("nan", 1)
 
 
 def test_the_largest_share_of_bad_elements_is_the_evidence() -> None:
@@ -166,33 +185,6 @@ def test_the_largest_share_of_bad_elements_is_the_evidence() -> None:
     )
     assert (evidence.tensor, evidence.measure, evidence.value) == ("b", "inf", 2)
     assert evidence.sentence == "b: 2 of 3 elements are infinite"
-
-
-def test_only_nan_lets_infinite_elements_pass() -> None:
-    rule = ExplodingTensor(only_nan=True)
-    passed, issue = outcomes_of(rule, {"a": [np.inf]}, {"a": [np.inf, np.nan]})
-    assert isinstance(passed, Passed)
-    assert isinstance(issue, IssueFound)
-    assert (issue.evidence.measure, issue.evidence.value) == ("nan", 1)
-
-
-def test_huge_finite_values_and_other_dtypes_never_fire() -> None:
-    tensors = {"a": [1e308, -1e308], "i": np.arange(3), "b": np.array([True]), "e": np.empty(0)}
-    (outcome,) = outcomes_of(ExplodingTensor(), tensors)
-    assert isinstance(outcome, Passed)
-
-
-def test_collections_and_regex_are_a_union() -> None:
-    bad = [np.nan]
-    rule = ExplodingTensor(collection_names=("weights",), tensor_regex=("^relu",))
-    tensors = {"relu_1": [1.0], "fc.weight": [1.0], "input": bad}
-    passed, issue, by_regex, none = outcomes_of(
-        rule, tensors, {**tensors, "fc.weight": bad}, {**tensors, "relu_1": bad}, {"input": bad}
-    )
-    assert isinstance(passed, Passed)
-    assert isinstance(issue, IssueFound)
-    assert isinstance(by_regex, IssueFound)
-    assert isinstance(none, NotEvaluated)
 
 
 @pytest.mark.parametrize(

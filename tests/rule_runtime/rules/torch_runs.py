@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from torch import nn
 
 from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig
 from rule_runtime.cli.evaluation import evaluate_run
-from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.rule import Rule
+from tests.rule_runtime.recommended_hook import hook_file
 
 __all__ = ["Batches", "Loss", "findings", "recommended_hook", "statistics_hook", "train"]
 
@@ -23,10 +22,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 def recommended_hook(folder: Path, model: nn.Module) -> Hook:
     """Return a hook that saves what the recommended pack requires."""
-    collections = [config.to_json() for config in PACKS["recommended"].collections()]
-    configuration = {"LocalPath": str(folder / "run"), "CollectionConfigurations": collections}
-    (folder / "hook.json").write_text(json.dumps(configuration))
-    hook = Hook.create_from_json_file(folder / "hook.json")
+    hook = Hook.create_from_json_file(hook_file(folder))
     hook.register_module(model)
     return hook
 
