@@ -245,10 +245,12 @@ class FunctionalLosses:
         self._parts.clear()
 
     def pass_begins(self) -> None:
-        """Start over: the model is called."""
+        """Start over with the places of calls: a model is called.
+
+        Earlier calls stay: the loss may be a sum over several models, or calls of one.
+        """
         self._places.clear()
         self._parts.clear()
-        self.forget()
 
     def note(self, call: _Call, value: Any, *, with_inputs: bool) -> None:
         """Keep a call that a backward pass may start from; only the newest calls are kept.

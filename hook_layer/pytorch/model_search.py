@@ -129,8 +129,7 @@ class UnwatchedModels:
         if not self._scripted_class:
             self._scripted_class = getattr(module, "original_name", type(module).__name__)
             logger.warning(
-                "a %s of torch.jit cannot have hooks and is not watched; train the module "
-                "that it was made from",
+                "a %s of torch.jit cannot have hooks; train the module that it was made from",
                 self._scripted_class,
             )
 

@@ -8,7 +8,7 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import configuration, run, watched
+from tests.hook_layer.autopatch.watched_scripts import watched
 
 SCRIPT = "models_script.py"
 WEIGHTS = {f"Net_{part}.weight" for part in ("blocks.0.layer", "blocks.1.layer", "head")}
@@ -49,14 +49,14 @@ def test_training_continues_if_the_script_stays_in_evaluation_mode(
     assert log.count("the model trains in evaluation mode (model.eval())") == 1
 
 
-def test_a_training_within_a_compiled_function_is_not_seen_and_the_log_says_why(
+def test_of_a_training_within_a_compiled_function_weights_and_gradients_are_seen(
     unhooked: PlainRuns, tmp_path: Path
 ) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors")
-    done = run(["-m", "hook_layer", "--config", config, SCRIPT, "function"])
-    assert done.stdout == unhooked([SCRIPT, "function"]).stdout, done.stderr
-    assert not (tmp_path / "tensors").exists()
-    assert done.stderr.count("compile the model") == 1
+    collections = ["weights", "gradients"]
+    trial, log = watched(unhooked, tmp_path, SCRIPT, "function", collections=collections)
+    assert log.count("or in compiled code") == 1
+    assert trial.tensor_names(collection="weights")
+    assert trial.tensor_names(collection="gradients")
 
 
 def test_a_model_is_found_in_the_second_step_if_an_optimizer_trains_copies(

@@ -18,8 +18,6 @@ SCRIPT = "uncaptured_script.py"
         ("plain tensors", "no torch module: the script trains plain tensors"),
         ("no optimizer", "no torch module: the script trains plain tensors"),
         ("frozen", "all parameters are frozen: none in the optimizer has requires_grad"),
-        ("jit", "the model, a Linear, is of torch.jit and cannot have hooks"),
-        ("functions", "no torch module was called with gradients: the parameters of a Linear are"),
     ],
 )
 def test_the_log_says_why(unhooked: PlainRuns, tmp_path: Path, how: str, reason: str) -> None:
@@ -30,6 +28,18 @@ def test_the_log_says_why(unhooked: PlainRuns, tmp_path: Path, how: str, reason:
     assert watched.stderr.count(f"nothing is captured yet: {reason}") == 1, watched.stderr
     assert watched.stderr.index("captured yet") < watched.stderr.index("step 49")
     assert not (tmp_path / "tensors").exists()
+
+
+@pytest.mark.parametrize("how", ["jit", "functions"])
+def test_a_model_whose_calls_are_not_seen_is_watched_and_the_log_says_so(
+    unhooked: PlainRuns, tmp_path: Path, how: str
+) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    plain = unhooked([SCRIPT, how])
+    watched = run(["-m", "hook_layer", "--config", config, SCRIPT, how])
+    assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
+    assert watched.stderr.count("no call of a Linear is seen") == 1, watched.stderr
+    assert (tmp_path / "tensors").exists()
 
 
 def test_a_framework_without_a_hook_is_named_at_the_end(tmp_path: Path) -> None:
