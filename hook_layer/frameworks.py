@@ -115,10 +115,9 @@ class Framework:
 
 _OF_TREES = ("feature_importance", "hyperparameters", "trees")
 _KERAS_INPUTS = ("keras_inputs", "layer_inputs")
-_MODULES = ("module_io", "sigmoid_input", "tanh_input")
 _OF_LAYERS = (
-    *(*_KERAS_INPUTS, *_MODULES, "loss_inputs", "model_inputs"),
-    *("relu_input", "relu_output", "sigmoid_output", "tanh_output"),
+    *(*_KERAS_INPUTS, "loss_inputs", "model_inputs", "module_io"),
+    *("relu_input", "relu_output", "sigmoid_input", "sigmoid_output", "tanh_input", "tanh_output"),
 )
 _OF_MXNET_BLOCKS = ".*loss._(?!input).*output"
 """A pattern in the collection `losses` of MXNet only."""
@@ -173,14 +172,13 @@ KERAS: Final = Framework(
         Advice(
             validation="pass validation_data= or validation_split= to `fit`, or call `evaluate` "
             "between epochs",
-            loss_inputs="train with `fit` and a loss of keras.losses",
-            input_values="the hook for Keras saves them if `fit` trains the model with labels",
+            loss_inputs="train with `fit` or `train_on_batch` and a loss of keras.losses, or call "
+            "a loss object, such as keras.losses.MeanSquaredError(), within the tape",
+            input_values="the hook for Keras saves them if `fit` or `train_on_batch` trains the "
+            "model with labels, or a loss object of keras.losses is called within the tape",
         ),
-        lacks=(
-            *("counts of optimizer steps", "inputs and outputs of linear layers", "several ranks"),
-            "trees",
-        ),
-        unfilled=(*_OF_TREES, *_MODULES),
+        lacks=("counts of optimizer steps", "several ranks", "trees"),
+        unfilled=_OF_TREES,
     ),
     requires="Keras 3 and one of its backends",
     hint=", and `pip install tensorflow`, torch or jax",

@@ -22,7 +22,7 @@ from hook_layer.errors import (
     InvalidCollectionConfigurationError,
     close_match,
 )
-from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile, LayerKind
 from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from hook_layer.format.modes import ModeKeys
 
@@ -101,6 +101,7 @@ class CollectionManager(CollectionSet):
         has_summaries: Whether TensorBoard files are written.
         num_workers: Number of workers that write.
         statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
+        layers: What the layers of the model are, by name.
         version: Increases whenever changed collections are detected.
         counted: Containers whose number of elements shows a change of when anything is saved.
     """
@@ -116,6 +117,7 @@ class CollectionManager(CollectionSet):
     has_summaries: bool = False
     num_workers: int = 1
     statistics_only: bool = False
+    layers: dict[str, LayerKind] = field(default_factory=dict)
     version: int = 0
     counted: tuple[Sized, ...] = ()
     _prepared_for: list[int] | None = None
@@ -214,6 +216,7 @@ class CollectionManager(CollectionSet):
             collections={name: self._entry(c) for name, c in self.collections.items()},
             num_workers=self.num_workers,
             saved=sorted(self.include),
+            layers=dict(self.layers),
         )
 
     def _is_of_parameter(self, name: str) -> bool:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hook_layer.format.errors import CollectionsFileError
 from hook_layer.format.json_document import Document, load_object
 
-__all__ = ["MAX_COLLECTIONS_BYTES", "CollectionEntry", "CollectionsFile", "parse_collections"]
+__all__ = [
+    "MAX_COLLECTIONS_BYTES",
+    "CollectionEntry",
+    "CollectionsFile",
+    "LayerKind",
+    "parse_collections",
+]
 
 MAX_COLLECTIONS_BYTES: Final = 8 << 20
 """Maximum size of a collections file. 5,000 tensors in three collections need about 1 MB."""
@@ -38,6 +44,20 @@ class CollectionEntry:
 
 
 @dataclass(frozen=True)
+class LayerKind:
+    """What a layer of the model is.
+
+    Attributes:
+        type: Name of its class, such as `Dense`.
+        activation: Name of the activation that its output went through, such as `relu`; `linear`
+            for none, "" if unknown.
+    """
+
+    type: str
+    activation: str = ""
+
+
+@dataclass(frozen=True)
 class CollectionsFile:
     """Content of a collections file.
 
@@ -46,11 +66,13 @@ class CollectionsFile:
         num_workers: Number of workers that write.
         saved: Names of the saved collections, even if they have no tensor; None if unknown, as in
             files of the original client.
+        layers: What the layers of the model are, by name; empty if unknown.
     """
 
     collections: dict[str, CollectionEntry]
     num_workers: int = 1
     saved: Sequence[str] | None = None
+    layers: Mapping[str, LayerKind] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -61,6 +83,8 @@ class CollectionsFile:
         meta: dict[str, Any] = {"num_workers": self.num_workers}
         if self.saved is not None:
             meta["saved"] = sorted(self.saved)
+        if self.layers:
+            meta["layers"] = {name: vars(kind) for name, kind in sorted(self.layers.items())}
         content = {"collections": collections, "_meta": meta}
         return json.dumps(content).encode()
 
@@ -86,7 +110,19 @@ def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
         for name, entry in entries.items()
     }
     saved = None if "saved" not in meta else document.texts(meta["saved"], "_meta.saved")
-    return CollectionsFile(collections, max(num_workers, 1), saved)
+    layers = {
+        name: _layer(name, document.members(kind, f"_meta.layers.{name}"), document)
+        for name, kind in document.members(meta.get("layers", {}), "_meta.layers").items()
+    }
+    return CollectionsFile(collections, max(num_workers, 1), saved, layers)
+
+
+def _layer(name: str, members: dict[str, Any], document: Document) -> LayerKind:
+    path = f"_meta.layers.{name}"
+    return LayerKind(
+        document.text(members.get("type", ""), f"{path}.type"),
+        document.text(members.get("activation", ""), f"{path}.activation"),
+    )
 
 
 def _entry(name: str, members: dict[str, Any], document: Document) -> CollectionEntry:

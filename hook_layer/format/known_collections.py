@@ -30,7 +30,7 @@ KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "layers": r"^[^/]+(_(input|output)_[0-9]+|/(inputs|outputs)(_[0-9]+)?)$",
         "input_values": r"^([A-Z]\w*_input_[0-9]+|input_values)$",
         "model_inputs": "_input_[0-9]+$",
-        "module_io": "_(input|output)_[0-9]+$",
+        "module_io": r"(_(input|output)_[0-9]+|/(inputs|outputs)(_[0-9]+)?)$",
         "keras_inputs": r"^(inputs(_[0-9]+)?|labels_[0-9]+)$",
         "layer_inputs": "(^|/)inputs(_[0-9]+)?$",
         **{

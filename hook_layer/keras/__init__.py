@@ -24,6 +24,7 @@ from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
+from hook_layer.keras.batch_loop import watch_batches
 from hook_layer.keras.collections import DEFAULTS, Collection
 from hook_layer.keras.events import KerasEvents
 from hook_layer.keras.names import gradient_name, variable_tail
@@ -72,14 +73,17 @@ class KerasHook(OriginalHook, KerasEvents):
         def get_collection(self, name: str, create: bool = True) -> Collection: ...  # noqa: D102
 
     def register_model(self, model: Any) -> None:
-        """Name the model of a loop of your own, whose layers must be seen.
+        """Name the model of a loop of your own: of `train_on_batch`, or around a tape.
 
         Raises:
             HookConfigurationError: It is no Keras model.
         """
         if not isinstance(model, keras.Model):
             raise HookConfigurationError(f"model={model!r:.200} must be a keras.Model")
+        self._forget_batches()
         self._registered = model
+        if self.is_active:
+            self._forget_batches = watch_batches(self, model)
 
     def wrap_tape(self, tape: Any) -> Any:
         """Watch a `tf.GradientTape` of a loop of your own; see `hook_layer.keras.tape`.

@@ -35,9 +35,11 @@ class KerasTensors(TensorSource):
         self, tensors: PlannedTensors, capture: CaptureTensors
     ) -> dict[str, CapturedTensor]:
         """Copy tensors to the host and capture the copies."""
-        copies = {
-            name: (self._copied(name, value), plan) for name, (value, plan) in tensors.items()
-        }
+        once: dict[int, OwnedArray | None] = {}
+        for name, (value, _) in tensors.items():
+            if id(value) not in once:
+                once[id(value)] = self._copied(name, value)
+        copies = {name: (once[id(value)], plan) for name, (value, plan) in tensors.items()}
         copied = {name: (copy, plan) for name, (copy, plan) in copies.items() if copy is not None}
         return capture(copied) if copied else {}
 
@@ -72,6 +74,13 @@ class ModelCapture(Part):
     def is_due(self, prefix: str) -> bool:
         """Return whether tensors of this name, without a number, are wanted in this step."""
         return _any_matches(self._collector.due, prefix)
+
+    def before_step(self) -> None:
+        """Capture variables of a model that was built after the step began, before it is traced."""
+        model = self._wants_variables_of
+        if model is not None:
+            self._wants_variables_of = None
+            self.capture_variables(model)
 
     def before_update(self) -> None:
         """Capture variables of a model that was built after the step began."""

@@ -21,8 +21,18 @@ from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.configuration.layer_collections import LayerCollection
 from hook_layer.errors import HookConfigurationError
+from hook_layer.format.collections_file import LayerKind
 
 __all__ = ["DEFAULTS", "Collection", "find_layers"]
+
+_OWN_ACTIVATIONS: Final = {
+    "ELU": "elu",
+    "LeakyReLU": "leaky_relu",
+    "PReLU": "prelu",
+    "ReLU": "relu",
+    "Softmax": "softmax",
+}
+"""Activations of layers without the argument `activation`, by class."""
 
 
 class Collection(LayerCollection):
@@ -82,12 +92,23 @@ class Collection(LayerCollection):
 
 
 def find_layers(manager: CollectionManager, layers: Mapping[str, Any]) -> None:
-    """Let the collections that are named after a type of layer find theirs."""
+    """Let collections that are named after a type of layer find theirs, and record all types."""
+    manager.layers.update({name: _kind(layer) for name, layer in layers.items()})
     names = {layer: name for name, layer in layers.items()}
     manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, Collection):
             collection.include_layers(names)
+
+
+def _kind(layer: Any) -> LayerKind:
+    """Return type and activation of a layer; the activation of a layer of the script is unknown."""
+    name, activation = type(layer).__name__, ""
+    if type(layer).__module__.startswith("keras."):
+        activation = _OWN_ACTIVATIONS.get(name, "")
+        if hasattr(layer, "activation"):
+            activation = str(getattr(layer.activation or keras.activations.linear, "__name__", ""))
+    return LayerKind(name, activation)
 
 
 _BIAS: Final = r"(.*/)?[^/]*bias[^/]*$"

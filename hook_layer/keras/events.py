@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partialmethod
 from typing import Any, Final
 from weakref import WeakSet, ref
@@ -12,6 +12,7 @@ import keras
 
 from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.core.clock import INIT_STEP
 from hook_layer.core.events import HookCloses
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers
@@ -56,6 +57,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self._backend = active_backend()
         self._functions: WeakSet[Callable[..., Any]] = WeakSet()  # those with a step runner of ours
         self._needs_step_tensors = self._is_in_step = False
+        self._forget_batches: Callable[[], None] = lambda: None
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -102,13 +104,20 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             model.__dict__[name] = function.original
 
     @guarded("steps")
-    def _batch_begins(self, kind: str, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+    def _batch_begins(
+        self,
+        kind: str,
+        batch: int,  # noqa: ARG002
+        logs: Any = None,  # noqa: ARG002
+        *,
+        raises: bool = False,
+    ) -> None:
         self._needs_step_tensors = False
         self.model_capture.begin_step()
         self.set_mode(_MODES[kind])
         if self.session.is_writer is None:
             self.model_capture.names_of(self._model)
-        self.stop_listener.raises = False  # Keras's loops end after a step
+        self.stop_listener.raises = raises  # Keras's loops end after a step
         try:
             self.begin_step()
         finally:
@@ -167,14 +176,15 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         try:
             if not is_due or self.recorder.record is None or not self._is_in_own_loop(model, kind):
                 return original(*args)
+            self.model_capture.before_step()
             runner = self._runner_of(model, kind, original)
             if runner is None:
                 return original(*args)
             try:
                 result, named = runner.run(original, args)
-            except Exception:
+            except Exception as error:
                 # Inputs of a loss may show why the step failed.
-                self._capture_step_tensors(runner.computed())
+                self._capture_step_tensors(runner.computed(error))
                 raise
         finally:
             self._is_in_step = False
@@ -215,12 +225,12 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         if self._registered is not None and not self.clock.num_steps:
             logger.warning(
                 "the hook saw no step of %s and wrote nothing. It sees "
-                "model.fit(callbacks=[hook]) and tapes of hook.wrap_tape, but not "
-                "model.train_on_batch.",
+                "model.fit(callbacks=[hook]), model.train_on_batch and tapes of hook.wrap_tape.",
                 self._registered.name,
             )
         for kind in _MODES:
             self._loop_ends(kind)
+        self._forget_batches()
         # Who keeps the closed hook, as `get_hook` does, must not keep models.
         for function in list(self._functions):
             key, _ = vars(function).get(_RUNNER, ((None,), None))
@@ -230,21 +240,54 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self._model = self._fit = self._registered = None
         self.model_capture.release()
 
+    # Callbacks of `hook_layer.keras.batch_loop` --------------------------------------------------
+
+    @guarded("steps")
+    def single_batch_begins(self, model: Any, kind: str) -> None:
+        """Begin the step of a call of `train_on_batch` or `test_on_batch`.
+
+        Raises:
+            TrainingStoppedError: A stop of this run was requested.
+        """
+        if self._is_in_step:
+            return
+        if self._model is not model:
+            self.set_model(model)
+        getattr(model, f"make_{kind}_function")()  # as the call does
+        self._loop_begins(kind)
+        self._batch_begins(kind, 0, raises=True)
+
+    @guarded("steps")
+    def single_batch_ends(self, model: Any, kind: str) -> None:
+        """Capture losses and metrics of the call, and hand the step over."""
+        self._loop_ends(kind)
+        is_due = self.recorder.record is not None and self.collector.due
+        self._batch_ends(self.clock.mode_step, model.get_metrics_result() if is_due else None)
+
     # Callbacks of `hook_layer.keras.tape` --------------------------------------------------------
 
-    def tape_begins(self) -> bool:
-        """Begin a step, and say whether anything is due in it."""
+    def may_save_next(self) -> bool:
+        """Return whether anything may be due in the next step of a tape."""
+        clock = self.clock
+        mode = ModeKeys.TRAIN if clock.mode is ModeKeys.GLOBAL else clock.mode
+        step = clock.mode_steps.get(mode, INIT_STEP)
+        return self.is_active and self.collector.next_step(mode, step) <= step + 1
+
+    def tape_begins(self, models: Sequence[Any] = ()) -> bool:
+        """Begin a step of models, and say whether anything is due in it."""
         if self._is_in_step:  # a `train_step`, whose step is Keras's
             return False
-        self._try_to_begin()
+        self._try_to_begin(models)
         return self.recorder.record is not None and bool(self.collector.due)
 
     @guarded("steps")
-    def _try_to_begin(self) -> None:
+    def _try_to_begin(self, models: Sequence[Any]) -> None:
         if self.mode is ModeKeys.GLOBAL:
             self.set_mode(ModeKeys.TRAIN)
         if self._registered is not None:
             self.model_capture.names_of(self._registered)
+        for model in models if self.session.is_writer is None else ():
+            self.model_capture.names_of(model)
         self.begin_step()
 
     @guarded("steps")

@@ -61,7 +61,7 @@ class BaseStepRunner:
         """
         raise NotImplementedError
 
-    def computed(self) -> dict[str, Any]:
+    def computed(self, error: Exception) -> dict[str, Any]:  # noqa: ARG002 - others need it
         """Return what a failed step has computed, by name; nothing of a traced step."""
         return {} if self._is_traced else self._tensors.named()
 

@@ -6,7 +6,7 @@ tensors only then. XLA can do neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from weakref import ref
@@ -20,6 +20,7 @@ from hook_layer.guard import guarded
 from hook_layer.keras.events import KerasEvents
 from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
 from hook_layer.keras.step_tensors import StepTensors
+from hook_layer.keras.tape_models import TapeModels
 from hook_layer.keras.watch import WatchedModel
 
 __all__ = ["WatchedTape", "is_of_variables", "take_step", "wrapped"]
@@ -50,7 +51,8 @@ def wrapped(tape: Any, listener: KerasEvents, model: Any) -> Any:
     """Make a tape report what it records, and return it."""
     if type(tape) is tf.GradientTape:
         tape.__class__ = WatchedTape
-        tape._stepwatch = _Recording(listener, model)  # noqa: SLF001 - ours
+        models = [] if model is None else [model]
+        tape._stepwatch = _Recording(listener, models)  # noqa: SLF001 - ours
     return tape
 
 
@@ -60,40 +62,54 @@ def is_of_variables(sources: Any) -> bool:
     return bool(flat) and all(map(_is_variable, flat))
 
 
-def take_step(listener: KerasEvents, target: Any, sources: Any, gradients: Any) -> None:
-    """Take gradients of a tape that was not wrapped for a step."""
-    recording = _Recording(listener, None)
-    recording.begins()
+def take_step(
+    listener: KerasEvents, found: TapeModels | None, target: Any, sources: Any, gradients: Any
+) -> None:
+    """Take gradients of a tape that was not wrapped for a step.
+
+    Args:
+        listener: The hook.
+        found: The models in its block, and their tensors.
+        target: What the tape differentiates.
+        sources: The variables.
+        gradients: Their gradients.
+    """
+    found = found or TapeModels()
+    recording = _Recording(listener, found.models)
+    recording.begins(found.tensors)
     recording.is_read(target, sources, gradients)
 
 
 class _Recording:
-    """What one tape records."""
+    """What one tape records of models."""
 
-    def __init__(self, listener: KerasEvents, model: Any) -> None:
+    def __init__(self, listener: KerasEvents, models: Sequence[Any]) -> None:
         self.failures = listener.failures
         self.stopwatch = listener.stopwatch
         self.state = listener.state
         self._listener = ref(listener)
-        self._model = model
+        self._models = models
         self._tensors = StepTensors()
         self._watching: AbstractContextManager[None] | None = None
         self._due: Any = False
 
     @guarded("tapes")
-    def begins(self) -> None:
+    def begins(self, seen: StepTensors | None = None) -> None:
+        """Begin a step, or its trace, whose tensors are known already or will be seen."""
         listener = self._listener()
         if listener is None:
             return
-        self._tensors, self._due = StepTensors(), False
+        self._tensors, self._due = seen or StepTensors(), False
         if tf.executing_eagerly():
-            self._due = listener.tape_begins()
-            self._watch(listener.model_capture.is_due if self._due else None)
+            self._due = listener.tape_begins(self._models)
+            self._watch(listener.model_capture.is_due if self._due and seen is None else None)
         elif _is_in_xla():
             listener.state.warn_once("XLA compiles this loop: nothing of it is saved")
         else:
+            for model in self._models:
+                listener.model_capture.names_of(model)
             self._due = tf.numpy_function(_asking(self._listener), [], tf.bool)
-            self._watch(listener.model_capture.wants)
+            self._watch(listener.model_capture.wants if seen is None else None)
 
     def ends(self) -> None:
         watching, self._watching = self._watching, None
@@ -115,7 +131,7 @@ class _Recording:
         named = self._tensors.named()
         if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:
             named["loss"] = target
-        names = None if self._model is None else ModelNames(self._model)
+        names = [ModelNames(model) for model in self._models]
         for variable, gradient in pairs:
             weight, name = _names_of(variable, names)
             named[weight] = variable
@@ -147,9 +163,9 @@ class _Recording:
         tf.cond(self._due, due, lambda: tf.zeros([]))
 
     def _watch(self, wants: Callable[[str], bool] | None) -> None:
-        if wants is None or self._model is None:
+        if wants is None or not self._models:
             return
-        watching = WatchedModel(self._model, wants, self).watching(with_inputs=True)
+        watching = WatchedModel(self._models[0], wants, self).watching(with_inputs=True)
         watching.__enter__()
         self._watching = watching
 
@@ -170,11 +186,12 @@ def _is_variable(source: Any) -> bool:
     return isinstance(source, (keras.Variable, tf.Variable))
 
 
-def _names_of(variable: Any, names: ModelNames | None) -> tuple[str, str]:
-    gradient = None if names is None else names.gradients.get(id(variable))
-    if names is not None and gradient is not None:
-        weight = next(name for name, v in names.weights.items() if v is variable)
-        return weight, gradient
+def _names_of(variable: Any, names: Sequence[ModelNames]) -> tuple[str, str]:
+    for known in names:
+        gradient = known.gradients.get(id(variable))
+        if gradient is not None:
+            weight = next(name for name, v in known.weights.items() if v is variable)
+            return weight, gradient
     tail = variable_tail(variable)
     layer = tail.split("/")[0]
     return f"{layer}/weights/{tail}:0", gradient_name(tail)

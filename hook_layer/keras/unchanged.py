@@ -1,10 +1,12 @@
 """Adding a hook to each training of a Keras script that has none.
 
 `fit` gets the hook as one more callback, and so do `evaluate` and `predict` of the model that it
-trained. Each model that is fitted has a hook of its own, and so is a run of its own. A loop of the
-script's own is recognised where `tf.GradientTape.gradient` is asked for the gradients of variables:
-that is a step, of its loss, weights and gradients; layers only show to a script that says which
-model it trains (`hook.register_model`).
+trained. Each model that is fitted has a hook of its own, and so is a run of its own. In a loop of
+`train_on_batch`, each call is a step of the first model that it trains.
+
+A loop of the script's own is recognised where `tf.GradientTape.gradient` is asked for the gradients
+of variables: that is a step. Its layers are those of the models that are called in the block of the
+tape.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ import keras
 from hook_layer.autopatch.hook_source import HookSource, has_hook
 from hook_layer.capture.patched_functions import patch, replacing
 from hook_layer.keras import KerasHook
+from hook_layer.keras.batch_loop import KINDS
+from hook_layer.keras.tape_models import TapeModels
 
 __all__ = ["watch_unchanged"]
 
 logger = logging.getLogger("stepwatch")
 
+_MODELS: Final = "_stepwatch_models"
+"""Attribute of a tape: the models in its block."""
 _METHODS: Final = ("fit", "evaluate", "predict")
 
 
@@ -35,10 +41,16 @@ def watch_unchanged(source: HookSource) -> None:
         callbacks = partial(trainings.callbacks, is_training=name == "fit")
         before = replacing(getattr(keras.Model, name), "callbacks", callbacks)
         patch(keras.Model, name, before=before, within=trainings.loops)
-    patch(keras.Model, "train_on_batch", before=trainings.warn_of_batches)
+    for name, kind in KINDS.items():
+        before = partial(trainings.batch_begins, kind)
+        after = partial(trainings.batch_ends, kind)
+        patch(keras.Model, name, before=before, after=after, within=trainings.loops)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf  # noqa: PLC0415 - not of the other backends
 
+        patch(tf.GradientTape, "__enter__", after=trainings.tape_begins)
+        patch(tf.GradientTape, "__exit__", before=trainings.tape_ends)
+        patch(keras.Model, "__call__", before=trainings.model_is_called)
         patch(tf.GradientTape, "gradient", after=trainings.take_step)
         tf.GradientTape.gradient = tf.autograph.experimental.do_not_convert(
             tf.GradientTape.gradient
@@ -65,14 +77,37 @@ class _Trainings:
         self._source = source
         self._hook: KerasHook | None = None
         self._has_looked = self._warned_of_batches = False
+        self._tape: TapeModels | None = None  # of the open block
         self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
 
-    def warn_of_batches(self, *_: Any) -> None:
-        """Log once that the hook sees nothing of `keras.Model.train_on_batch`."""
-        if not self._warned_of_batches and not self.loops.depth:
+    def batch_begins(self, kind: str, args: tuple[Any, ...], _: Mapping[str, Any]) -> None:
+        """Begin a step of a loop of `train_on_batch`, with a hook if it needs one.
+
+        The first model is watched: models often take turns, as a generator and its discriminator.
+        """
+        model = args[0]
+        if self.loops.depth:
+            return
+        if kind == "train" and not self._has_looked:
+            self._make_hook()
+            self._model = ref(model)
+        if self._hook is None or self._is_another(model):
+            self._warn_of_batches(model)
+            return
+        self._hook.single_batch_begins(model, kind)
+
+    def batch_ends(self, kind: str, _: Any, model: Any, *__: Any, **___: Any) -> None:
+        """End a step of a loop of `train_on_batch`."""
+        if not self.loops.depth and self._hook is not None and not self._is_another(model):
+            self._hook.single_batch_ends(model, kind)
+
+    def _warn_of_batches(self, model: Any) -> None:
+        if self._hook is not None and not self._warned_of_batches:
             self._warned_of_batches = True
             logger.warning(
-                "model.train_on_batch is not watched, so nothing is saved; use model.fit"
+                "model.train_on_batch of %s is not watched, because this process watches another "
+                "model",
+                model.name,
             )
 
     def callbacks(self, arguments: Mapping[str, Any], *, is_training: bool) -> Any:
@@ -103,6 +138,27 @@ class _Trainings:
         self._has_looked = True
         self._hook = self._source.make(KerasHook)
 
+    def tape_begins(self, _: Any, tape: Any) -> None:
+        """Collect tensors of models in the block of a tape, in steps that may be saved."""
+        from hook_layer.keras.tape import WatchedTape  # noqa: PLC0415 - imports TensorFlow
+
+        is_wanted = not self._has_looked or (self._hook is not None and self._hook.may_save_next())
+        is_known = isinstance(tape, WatchedTape) or self._tape is not None
+        if not self.loops.depth and not is_known and (is_wanted or not _is_eager()):
+            self._tape = vars(tape)[_MODELS] = TapeModels()
+
+    def tape_ends(self, args: tuple[Any, ...], _: Mapping[str, Any]) -> None:
+        """End at the end of the block."""
+        found = vars(args[0]).get(_MODELS)
+        if found is not None:
+            found.close()
+            self._tape = None
+
+    def model_is_called(self, args: tuple[Any, ...], _: Mapping[str, Any]) -> None:
+        """Collect the tensors of a model that is called in the block of a tape."""
+        if self._tape is not None and not self.loops.depth:
+            self._tape.watch(args[0])
+
     def take_step(
         self, gradients: Any, tape: Any, target: Any, sources: Any, *_: Any, **__: Any
     ) -> None:
@@ -116,7 +172,14 @@ class _Trainings:
             self._model = None
         if self._hook is None:
             return
-        take_step(self._hook, target, _as_list(sources), _as_list(gradients))
+        found = vars(tape).get(_MODELS)
+        take_step(self._hook, found, target, _as_list(sources), _as_list(gradients))
+
+
+def _is_eager() -> bool:
+    import tensorflow as tf  # noqa: PLC0415 - not of the other backends
+
+    return bool(tf.executing_eagerly())
 
 
 def _as_list(value: Any) -> Sequence[Any]:

@@ -60,8 +60,8 @@ class WatchedModel:
         """Look at what is computed within the block.
 
         Args:
-            with_inputs: Whether what the model is called with are its inputs; else they come from
-                `take_batch`.
+            with_inputs: Whether what the model is called with are its inputs, and the targets of
+                losses its labels; else they come from `take_batch`.
         """
         with ExitStack() as put_back:
             for name, layer in self._known_names().layers.items():
@@ -74,7 +74,7 @@ class WatchedModel:
             if self._wants("Loss_input"):
                 loss = keras.losses.Loss
                 put_back.callback(setattr, loss, "__call__", loss.__call__)
-                loss.__call__ = self._loss_call(loss.__call__)
+                loss.__call__ = self._loss_call(loss.__call__, with_labels=with_inputs)
             for optimizer in self._optimizers():
                 _put(optimizer, "apply", self._apply(optimizer, optimizer.apply), put_back)
             yield
@@ -113,7 +113,7 @@ class WatchedModel:
 
         return watched
 
-    def _loss_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _loss_call(self, call: Callable[..., Any], *, with_labels: bool) -> Callable[..., Any]:
         counts: Counter[str] = Counter()
 
         @wraps(call)
@@ -125,6 +125,8 @@ class WatchedModel:
             for number, tensor in enumerate(map(_as_tensor, inputs)):
                 if keras.ops.is_tensor(tensor):
                     self._sink.take(f"{name}_input_{number}", [tensor])
+            if with_labels and self._wants("labels"):
+                self._sink.take("labels", tensors_in(_as_tensor(y_true)))
             value = call(loss, y_true, y_pred, *weight, **kwargs)
             self._sink.take(f"{name}_output_0", [value])
             return value

@@ -18,14 +18,28 @@ from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.configuration.layer_collections import LayerCollection
 from hook_layer.errors import HookConfigurationError
+from hook_layer.format.collections_file import LayerKind
 
-__all__ = ["DEFAULTS", "Collection", "included", "is_layer", "of_functions"]
+__all__ = ["DEFAULTS", "Collection", "included", "is_layer", "layer_kind", "of_functions"]
 
 _LAYER_TYPES: Final[Mapping[str, tuple[type[nn.Module], ...]]] = {
     "relu": (nn.ReLU, nn.ReLU6),  # both are zero, without a gradient, for all negative inputs
     "sigmoid": (nn.Sigmoid,),
     "tanh": (nn.Tanh,),
 }
+_ACTIVATIONS: Final[Mapping[type[nn.Module], str]] = {
+    nn.Hardsigmoid: "hard_sigmoid",
+    nn.Hardtanh: "hard_tanh",
+    nn.Linear: "linear",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Sigmoid: "sigmoid",
+    nn.Softmax: "softmax",
+    nn.Softplus: "softplus",
+    nn.Softsign: "softsign",
+    nn.Tanh: "tanh",
+}
+"""Activation of what modules return, by their exact class."""
 _SIDES: Final = ("input", "output")
 
 
@@ -72,6 +86,14 @@ def included(manager: CollectionManager) -> list[BaseCollection]:
 def is_layer(layer_type: str, module: nn.Module) -> bool:
     """Return whether a module is one of a type: `relu`, `sigmoid` or `tanh`."""
     return isinstance(module, _LAYER_TYPES[layer_type])
+
+
+def layer_kind(module: nn.Module) -> LayerKind:
+    """Return type and activation of a module; other activations than the usual are unknown."""
+    activation = _ACTIVATIONS.get(type(module), "")
+    if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):
+        activation = "relu6" if type(module) is nn.ReLU6 else ""
+    return LayerKind(type(module).__name__, activation)
 
 
 @lru_cache

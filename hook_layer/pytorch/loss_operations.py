@@ -126,10 +126,15 @@ class LossOperations:
 
 
 def _may_be_targets(other: Tensor, outputs: Tensor) -> bool:
-    """Return whether a tensor may be the targets of outputs: data, for the same rows."""
+    """Return whether a tensor may be the targets of outputs: data, for the same rows.
+
+    One element per row is enough, whatever its shape.
+    """
     is_data = not other.requires_grad and not isinstance(other, nn.Parameter)
-    has_rows = other.dim() > 0 and outputs.dim() > 0 and other.shape[0] == outputs.shape[0]
-    return is_data and has_rows and other.dtype is not torch.bool and type(other) in WHOLE
+    if not is_data or not other.dim() or not outputs.dim():
+        return False
+    has_rows = outputs.shape[0] in (other.shape[0], other.numel())
+    return has_rows and other.dtype is not torch.bool and type(other) in WHOLE
 
 
 def standard_losses(compared: Compared) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
-from hook_layer.pytorch.collections import included, of_functions
+from hook_layer.pytorch.collections import included, layer_kind, of_functions
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
@@ -74,6 +74,7 @@ class TorchCapture(Part):
         self._parameters = DueParameters(loop.registered, hook.collector)
         self._called_models: set[nn.Module] = set()
         self._with_state: set[int] = set()
+        self._num_kinds = 0
         self._modules = ModuleHooks(self._on_module_forward)
         self._calls = ModuleCalls(loop.tensors, self.failures)
         self._activations = ActivationFunctions(self._on_activation)
@@ -113,7 +114,12 @@ class TorchCapture(Part):
     ) -> None:
         """Resolve the collections for the registered models."""
         keep_apart(manager)
-        resolve_layers(manager, self._registered.names, on_mistake)
+        names = self._registered.names
+        resolve_layers(manager, names, on_mistake)
+        if len(names) != self._num_kinds:
+            self._num_kinds = len(names)
+            kinds = {name: layer_kind(part) for part, name in names.items()}
+            manager.layers.update({name: kind for name, kind in kinds.items() if kind.activation})
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()

@@ -21,6 +21,7 @@ _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
 _MIN_STEPS: Final = 2
 """Minimum saved steps at which a formula must match; one match may be chance."""
+_DISTANCES: Final = frozenset({"MSELoss", "L1Loss"})
 _OPPOSITE: Final = -0.9
 """Rank correlation of a loss and a distance below which they cannot have the same optimum."""
 
@@ -89,16 +90,18 @@ def recognise(
 
 
 def is_opposite(history: list[list[float]], loss: float, standard: Mapping[str, float]) -> bool:
-    """Return whether a loss falls while all usual losses of its outputs and targets rise.
+    """Return whether a loss falls while the distances of its outputs and targets rise.
 
-    For example, the script minimises a score that it should maximise.
+    For example, the script minimises a score that it should maximise. Without distances, as for
+    class numbers, all usual losses count.
 
     Args:
-        history: The loss and the usual losses of the latest steps, changed in place.
+        history: The loss and the distances of the latest steps, changed in place.
         loss: The loss.
         standard: Usual losses of its outputs and targets, by name.
     """
-    numbers = [loss, *(standard[name] for name in sorted(standard))]
+    names = _DISTANCES & standard.keys() or standard.keys()
+    numbers = [loss, *(standard[name] for name in sorted(names))]
     if not np.isfinite(numbers).all():
         return False
     if history and len(history[0]) != len(numbers):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.layer_names import LINEAR, WeightShape
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.saved_tensors import finite_means, num_not_finite
@@ -43,8 +44,12 @@ FIRST_WEIGHTS: Final = saved_every(10, "module_io", "weights", "gradients")
 """Collections for a rule that uses the first weights."""
 
 _NONE: Final = "no weight of a linear, recurrent or attention layer was saved with a gradient"
-_PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
+_PACKED: Final = re.compile(
+    r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$|_cell(_\d+)?/(recurrent_)?kernel:0$"
+)
 """Weights of recurrent and attention layers."""
+_FACTORS: Final = {LINEAR: 1.0, "relu": math.sqrt(2)}
+"""Factor by which an activation inside a layer divides the root mean square of its output."""
 
 
 Sign = tuple[tuple[TensorRows, int], tuple[str, float, float], str]
@@ -58,7 +63,8 @@ class FirstWeight(NamedTuple):
         at: Its row in the collection `weights` [R].
         gain: Root mean square times the root of the smaller of its numbers of inputs and outputs;
             0.5 to 2 in usual initialisations.
-        growth: Root mean square of the layer's output divided by that of its input; NaN if unknown.
+        growth: Root mean square of the layer's output divided by that of its input; NaN if unknown,
+            as after an activation inside the layer that bounds the output.
         constant: Value of all elements; NaN if they differ.
     """
 
@@ -86,7 +92,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
     for at, pair in enumerate(weights.pairs):
         shape = weights.shapes[at]
         if shape and has_gradient[at] and (pair in growths or _PACKED.search(pair[0])):
-            outputs, inputs, *kernel = shape
+            outputs, inputs, kernel, _ = WeightShape.of(pair[0], shape) or _packed(shape)
             gain = float(rms[at]) * math.sqrt(min(outputs, inputs) * math.prod(kernel))
             constant = float(low[at]) if low[at] == high[at] else math.nan
             growth = growths.get(pair, math.nan)
@@ -208,12 +214,21 @@ def loss_without_decrease(
     return (rows, at), ("steps_without_decrease", waited[at], patience), message
 
 
+def _packed(shape: tuple[int, ...]) -> WeightShape:
+    """Return the shape of a weight of a recurrent or attention layer."""
+    return WeightShape(shape[0], shape[1], shape[2:], (-1,))
+
+
 def _growths(step: StepView) -> dict[tuple[str, str], float]:
-    """Return the ratio of a linear layer's output to its input, by weight."""
+    """Return the ratio of a linear layer's output, before its activation, to its input, by weight.
+
+    It is NaN if the activation inside the layer hides the output.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         rms = _rms(step.fact(Signals).rows)
         return {
             (layer.weight, layer.worker): float(rms[layer.out] / rms[layer.into])
+            * _FACTORS.get(layer.activation, math.nan)
             for layer in step.fact(Layers).linear
         }
 

@@ -1,7 +1,8 @@
 """Finds linear layers without an activation between them, also across transparent modules.
 
 The hook sees only modules. Results of functions, such as `F.relu` or a residual sum, are inputs of
-a module that no module returned.
+a module that no module returned. An output of a Keras layer is known after the activation inside
+the layer, so only layers without one start a pair.
 
 Shape legend: S = inputs and outputs of modules ("signals"), one for each (tensor, worker).
 """
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from rule_runtime.facts.layer_names import LINEAR, LayerKinds
 from rule_runtime.facts.layers import Layers, LinearLayer, Signals
 from rule_runtime.numerics.activations import ROUNDING
 from rule_runtime.trial.step_view import StepView
@@ -22,6 +24,8 @@ __all__ = ["Link", "layer_links"]
 
 _IMAGE: Final = 3
 """Minimum number of dimensions of a tensor that can be pooled."""
+_POOLING: Final = "Pooling"
+"""Part of the type of Keras's pooling layers, which may have the channels last."""
 _SELU: Final = 1.0507
 """The factor of SELU above 0; no other usual activation has it."""
 _APART: Final = 1e-3
@@ -74,6 +78,7 @@ class _Links:
             rows.column(name) for name in ("size", "min", "max", "mean", "std", "l2")
         )
         self._own = [at for at, of in enumerate(rows.workers) if of == worker]
+        self._kinds = step.fact(LayerKinds)
         linear = self._layers.linear
         self._linear = {layer.out: layer for layer in linear if layer.worker == worker}
         self._models = {_model_of(layer) for layer in self._linear.values()}
@@ -108,7 +113,9 @@ class _Links:
             if key in found or not self._std[at] > 0:  # constants are equal by chance
                 continue
             module, kind, number = self._places[at]
-            if at in self._linear:
+            if at in self._linear and self._linear[at].activation != LINEAR:
+                latest = None
+            elif at in self._linear:
                 found[key] = latest = _Carried((at,), is_direct=True)
             elif kind == "input":
                 if latest is not None and self._is_dropout(latest.path[-1], at, is_exact=True):
@@ -126,8 +133,10 @@ class _Links:
         """Return whether a module normalises its input, or makes images smaller."""
         old, new = self._shapes[into], self._shapes[out]
         parameters = self._layers.shapes_of(module, self._worker)
-        if parameters:
-            return old == new and [len(shape) for shape in parameters] == [1, 1]
+        if parameters:  # Keras has the moving averages among them
+            return old == new and [len(shape) for shape in parameters] in ([1] * 2, [1] * 4)
+        if _POOLING in self._kinds.of(module, self._worker).type:
+            return len(old) == len(new)
         is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
         is_gated = is_image and old == (*new[:-1], 2 * new[-1])
         is_smaller = is_image and not is_gated and math.prod(new) < math.prod(old)

@@ -5,7 +5,6 @@ Shape legend: S = inputs and outputs of modules ("signals"), one for each (tenso
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import accumulate, compress, count, takewhile
@@ -14,14 +13,22 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.facts.gradient_names import parameters_of
+from rule_runtime.facts.layer_names import (
+    LINEAR,
+    SIGNALS,
+    LayerKinds,
+    Place,
+    WeightShape,
+    owners_of,
+    place_of,
+)
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MATRIX", "Layers", "LinearLayer", "Place", "Signals", "tensor_fingerprints"]
 
-_SIGNAL: Final = re.compile(r"(?P<module>.+)_(?P<kind>input|output)_(?P<number>[0-9]+)$")
+_KINDS: Final = ("input", "output")
 _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
 MATRIX: Final = 2
 """Number of dimensions of a matrix."""
@@ -40,14 +47,6 @@ def tensor_fingerprints(rows: TensorRows) -> npt.NDArray[np.uint32]:
     return fingerprints([rows.column(name) for name in _COMPARED])
 
 
-class Place(NamedTuple):
-    """The module, and input or output, of a signal."""
-
-    module: str
-    kind: str
-    number: int
-
-
 class Signals:
     """Inputs and outputs of modules at a step, in saved order.
 
@@ -57,8 +56,8 @@ class Signals:
     """
 
     def __init__(self, step: StepView) -> None:
-        self.rows = step.tensors(regex=(KNOWN_COLLECTIONS["module_io"],))
-        self.places = [_place(name) for name in self.rows.names]
+        self.rows = step.tensors(regex=(SIGNALS,))
+        self.places = [place_of(name) for name in self.rows.names]
         pairs = zip(self.places, self.rows.workers, strict=True)
         self._row_of = {(*place, worker): at for at, (place, worker) in enumerate(pairs)}
 
@@ -83,7 +82,9 @@ class LinearLayer(NamedTuple):
         outputs: Number of its outputs, or channels.
         inputs: Number of its inputs, or channels.
         into: Row of its input [S].
-        out: Row of its output [S].
+        out: Row of its output, after the activation [S].
+        activation: Activation that its output went through, inside the layer; `linear` for none,
+            "" if unknown.
     """
 
     module: str
@@ -93,6 +94,7 @@ class LinearLayer(NamedTuple):
     inputs: int
     into: int
     out: int
+    activation: str = LINEAR
 
 
 class Layers:
@@ -113,14 +115,12 @@ class Layers:
                 self._parameters.setdefault((module, worker), set()).add(name)
 
     def _module_of(self, parameter: str, worker: str) -> str | None:
-        """Return the module of a parameter `{model}_{module}.weight`; both may have a `_`.
-
-        The longest name wins, because both `x` and `my_x` may exist. Modules of a further model may
-        be called `{model}_{module}`.
-        """
-        owner = parameter.rpartition(".")[0]
-        names = (owner[at:] for at in (0, *(n + 1 for n, of in enumerate(owner) if of == "_")))
-        called = (name for name in names if self._signals.at(name, "output", worker) is not None)
+        """Return the module of a parameter, if it was called."""
+        called = (
+            name
+            for name in owners_of(parameter)
+            if any(self._signals.at(name, kind, worker) is not None for kind in _KINDS)
+        )
         return next(called, None)
 
     def shapes_of(self, module: str, worker: str) -> list[tuple[int, ...]]:
@@ -135,11 +135,6 @@ class Layers:
 
         There are none if other layers were called, and this one was not. None if unknown.
         """
-        layer, is_of_keras, _ = parameter.partition("/weights/")
-        if is_of_keras:
-            rows = self._step.tensors(regex=(f"^{re.escape(layer)}/{kind}s(_[0-9]+)?$",))
-            named = sorted(zip(rows.names, rows.workers, rows.shapes, strict=True))
-            return [shape or () for _, of, shape in named if of == worker] or None
         module = self._module_of(parameter, worker)
         if module is None:
             return [] if self.in_order.get(worker) else None
@@ -227,10 +222,12 @@ class Layers:
 
         Modules with the same name in two models are omitted, because their order is unknown.
         """
+        ends = {key: self._signals.at(key[0], "output", key[1]) for key in self._parameters}
         begins = {
-            (module, worker): self._signals.at(module, "output", worker) or 0
-            for (module, worker), names in self._parameters.items()
-            if len({name.rpartition(".")[0] for name in names}) == 1
+            key: out
+            for key, out in ends.items()
+            if out is not None
+            and len({name.rpartition(".")[0] for name in self._parameters[key]}) == 1
         }
         found: dict[str, list[str]] = {}
         for module, worker in sorted(begins, key=begins.__getitem__):
@@ -241,27 +238,28 @@ class Layers:
     def linear(self) -> list[LinearLayer]:
         """Linear layers and convolutions in call order, detected by shape.
 
-        A matrix [outputs, inputs] must match the last dimensions of output and input; a kernel
-        [outputs, inputs, ...] must match their second dimensions. So embeddings, normalisations and
-        depthwise convolutions are excluded.
+        The outputs and inputs of a weight must match the channels of output and input. So
+        embeddings, normalisations and depthwise convolutions are excluded.
         """
-        found = []
+        found, kinds = [], self._step.fact(LayerKinds)
         for (module, worker), names in self._parameters.items():
-            into, out = (self._signals.at(module, kind, worker) for kind in ("input", "output"))
+            into, out = (self._signals.at(module, kind, worker) for kind in _KINDS)
             for name in sorted(names):
-                shape = self._shapes.get((name, worker)) or ()
-                is_weight = name.endswith(".weight") and len(shape) >= MATRIX
-                if is_weight and into is not None and out is not None:
-                    layer = LinearLayer(module, worker, name, shape[0], shape[1], into, out)
-                    found += [layer] if self._fits(layer, is_kernel=len(shape) > MATRIX) else []
+                shape = WeightShape.of(name, self._shapes.get((name, worker)) or ())
+                if shape is not None and into is not None and out is not None:
+                    activation = kinds.activation_in(module, name, worker)
+                    sizes = (shape.outputs, shape.inputs)
+                    layer = LinearLayer(module, worker, name, *sizes, into, out, activation)
+                    found += [layer] if self._fits(layer, shape) else []
         return sorted(found, key=lambda layer: layer.out)
 
-    def _fits(self, layer: LinearLayer, *, is_kernel: bool) -> bool:
+    def _fits(self, layer: LinearLayer, weight: WeightShape) -> bool:
         """Return whether the sizes of input and output match the weight."""
         taken, given = (self._signals.rows.shapes[at] or () for at in (layer.into, layer.out))
-        is_long_enough = min(len(taken), len(given)) >= MATRIX + is_kernel
-        axis = 1 if is_kernel else -1
-        return is_long_enough and (given[axis], taken[axis]) == (layer.outputs, layer.inputs)
+        is_long_enough = min(len(taken), len(given)) >= MATRIX + bool(weight.kernel)
+        return is_long_enough and any(
+            (given[axis], taken[axis]) == (layer.outputs, layer.inputs) for axis in weight.axes
+        )
 
     @property
     def why_none_is_linear(self) -> str:
@@ -273,10 +271,3 @@ class Layers:
 def _with_parents(module: str) -> frozenset[str]:
     """Return a module and those around it: a.b, a."""
     return frozenset(accumulate(module.split("."), "{}.{}".format))
-
-
-def _place(name: str) -> Place:
-    parts = _SIGNAL.match(name)
-    if parts is None:
-        return Place(name, "", 0)
-    return Place(parts["module"], parts["kind"], int(parts["number"]))

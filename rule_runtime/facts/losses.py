@@ -21,6 +21,7 @@ import numpy.typing as npt
 from hook_layer.frameworks import KERAS, XGBOOST
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import framework_of
+from rule_runtime.facts.last_layers import last_activations
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_ELEMENTS
@@ -51,6 +52,7 @@ _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
 _STANDARD: Final = "Loss_standard/"
 _TARGETS: Final = "_input_1"
+_WEIGHTS_OF_ROWS: Final = r"^[A-Z]\w*Loss_input_2$"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
 OUTPUTS_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
@@ -145,6 +147,9 @@ class Loss(NamedTuple):
         targets: Statistics of the targets; None if they were not saved.
         num_classes: Number of classes; None without classes or saved scores.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
+        has_row_weights: Whether its rows have weights, such as Keras's sample weights.
+        activation: Activation that the last layer applies to the outputs, `linear` for none; "" if
+            the hook did not record it.
         formula: Class name of the usual loss with its value; "" if it has a name of its own, or
             none of them has its value.
         standard: Values of usual losses of its outputs and targets, by class name.
@@ -159,6 +164,8 @@ class Loss(NamedTuple):
     targets: Input | None
     num_classes: int | None
     is_of_keras: bool = False
+    has_row_weights: bool = False
+    activation: str = ""
     formula: str = ""
     standard: Mapping[str, float] = MappingProxyType({})
 
@@ -260,6 +267,8 @@ class Losses:
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
         self._standard = self._standard_losses()
+        weights = described(step.tensors(regex=(_WEIGHTS_OF_ROWS,)))
+        self._weighted = {pair for pair, of in weights.items() if (of.low, of.high) != (1, 1)}
         if _FUNCTION in self.rows.names:
             self._add_outputs_of_models()
         self._known: dict[tuple[str, str], Loss] = {}
@@ -343,7 +352,11 @@ class Losses:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
-        loss = Loss(name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
+        activation = self._step.fact(last_activations).get((f"{owner}_input_0", worker), "")
+        has_weights = is_of_keras and (f"{owner}_input_2", worker) in self._weighted
+        of_rows = (has_weights, activation if is_first else "")
+        known = (name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
+        loss = Loss(*known, *of_rows)
         standard = self._standard.get(worker) if name == _FUNCTION else None
         return loss if standard is None else _with_formula(loss, standard)
 

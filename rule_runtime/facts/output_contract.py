@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from rule_runtime.facts.last_layers import BOUNDS
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, LossKind, Takes
 from rule_runtime.numerics.label_tally import MIN_ELEMENTS
@@ -28,6 +29,7 @@ _REACH: Final = 0.1
 """Relevant distance of a target from the range of outputs, in standard deviations."""
 _SATURATED: Final = 0.98
 """Share of a bound from which outputs count as saturated."""
+_SIGMOIDS: Final = ("hard_sigmoid", "sigmoid")
 Measure = Callable[[Loss, Input, Input], float | None]
 
 
@@ -36,7 +38,8 @@ class Requirement(NamedTuple):
 
     Attributes:
         broken: Returns the value that violates the requirement; None if it is met.
-        message: The finding; `{o}` are the outputs, `{t}` the targets, `{v}` is the value.
+        message: The finding; `{o}` are the outputs, `{t}` the targets, `{v}` is the value, `{a}`
+            the activation of the last layer.
         keras: The remedy in Keras if it is another one than that in PyTorch, `torch`.
         may_be_chance: Whether outputs of an untrained model may also violate it.
         ignores_pooled: Whether it ignores pooled outputs, as in SqueezeNet.
@@ -53,9 +56,10 @@ class Requirement(NamedTuple):
     ignores_pooled: bool = False
     is_constant: bool = False
 
-    def text(self, outputs: Input, targets: Input, value: float) -> str:
+    def text(self, loss: Loss, outputs: Input, targets: Input, value: float) -> str:
         """Return the finding without the name of the loss."""
-        return self.message.format(o=_shown(outputs), t=_shown(targets), v=f"{value:.4g}")
+        shown = {"o": _shown(outputs), "t": _shown(targets), "a": loss.activation}
+        return self.message.format(v=f"{value:.4g}", **shown)
 
     def remedy(self, loss: Loss) -> str:
         """Return the remedy for the framework of the loss."""
@@ -155,7 +159,7 @@ def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
     Keras, and loss modules of the script's own, may reshape them.
     """
     is_known = (loss.kind.is_of_numbers and not loss.is_of_keras) or loss.owner == "Loss"
-    if not is_known or len(o.shape or ()) == len(t.shape or ()) or t.low == t.high:
+    if not is_known or t.low == t.high:
         return None
     try:
         num_pairs = math.prod(np.broadcast_shapes(o.shape or (), t.shape or ()))
@@ -183,6 +187,33 @@ def _constant(loss: Loss, o: Input, t: Input) -> float | None:
     varies = t.low < t.high and o.size >= MIN_ELEMENTS and _width(o, loss) == 1
     is_constant = o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON)
     return o.mean if varies and is_constant else None
+
+
+def _out_of_reach(loss: Loss, _: Input, t: Input) -> float | None:
+    """Return the mean of the targets if no output of the last layer can be so large or small."""
+    low, high = BOUNDS.get(loss.activation, (-math.inf, math.inf))
+    is_beyond = t.mean < low - _EPSILON or t.mean > high + _EPSILON
+    return t.mean if loss.kind.is_of_numbers and is_beyond else None
+
+
+def _sigmoid_before_sigmoid(loss: Loss, _: Input, __: Input) -> float | None:
+    is_twice = loss.kind is LossKind.BINARY and loss.takes is Takes.LOGITS
+    return 0.0 if is_twice and loss.activation in _SIGMOIDS else None
+
+
+def _relu_before_logits(loss: Loss, o: Input, _: Input) -> float | None:
+    return o.low if loss.takes is Takes.LOGITS and loss.activation == "relu" else None
+
+
+def _shapes_that_fail(loss: Loss, o: Input, t: Input) -> float | None:
+    """Return the number of targets if a loss of Keras without a value cannot compare the shapes."""
+    if loss.row >= 0 or not loss.is_of_keras or loss.kind is LossKind.UNKNOWN:
+        return None
+    given, compared = t.shape or (), o.shape or ()
+    if loss.owner.startswith("Sparse"):
+        compared = compared[:-1]
+    fits = given in (compared, (*compared, 1)) or (*given, 1) == compared
+    return None if fits else t.size
 
 
 CONTRACT: Final = (
@@ -315,6 +346,39 @@ CONTRACT: Final = (
         "splits, and for features that are constant or missing where they are predicted.",
         may_be_chance=True,
         is_constant=True,
+    ),
+    Requirement(
+        "shape",
+        _shapes_that_fail,
+        0,
+        "fails, because the shapes of outputs, {o}, and targets, {t}, do not fit",
+        "Give outputs and targets the same shape.",
+        "For class numbers use 'sparse_categorical_crossentropy', for one-hot rows "
+        "'categorical_crossentropy'; else give outputs and targets the same shape.",
+    ),
+    Requirement(
+        "target_mean",
+        _out_of_reach,
+        0,
+        "gets outputs of {a}, {o}, which cannot reach the targets, {t}",
+        "Remove the activation after the last linear layer, or scale the targets.",
+        "Remove the activation from the last layer, or scale the targets.",
+    ),
+    Requirement(
+        "sigmoid_twice",
+        _sigmoid_before_sigmoid,
+        0,
+        "includes a sigmoid, and gets outputs of {a}, {o}",
+        "Remove the sigmoid of the model: the loss takes logits.",
+        "Remove activation='sigmoid' from the last layer, or set from_logits=False.",
+    ),
+    Requirement(
+        "relu_before_loss",
+        _relu_before_logits,
+        0,
+        "takes logits, and gets outputs of {a}, {o}, which are never negative",
+        "Remove the ReLU after the last linear layer.",
+        "Remove activation='relu' from the last layer.",
     ),
 )
 """The requirements; the first that is broken is reported."""

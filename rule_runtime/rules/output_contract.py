@@ -31,9 +31,10 @@ class OutputContract(Rule):
     How it decides:
         A table says what each loss requires of its outputs and targets: range, shape, sum of a row,
         number of units. The rule compares the statistics of each saved step of training and
-        validation with it, also of a step in which the loss failed with an error. It reports a
-        broken requirement after `patience` steps, or after `range_patience` if chance may break it;
-        in validation, these are steps of two passes or more.
+        validation with it, also of a step in which the loss failed with an error. The bounds of
+        the last layer's activation count from the first step on, if the hook recorded it. The rule
+        reports a broken requirement after `patience` steps, or after `range_patience` if chance may
+        break it; in validation, these are steps of two passes or more.
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
@@ -47,7 +48,7 @@ class OutputContract(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
-    collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels")
+    collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels", "module_io")
 
     def needs(self) -> Needs:
         """Return the saved steps after which each broken requirement is reported."""
@@ -76,7 +77,7 @@ class OutputContract(Rule):
             state = states.setdefault(loss.key, {})
             for requirement, value in self._broken(step, loss, pair, state):
                 measured = (requirement.measure, value, requirement.limit)
-                text = requirement.text(*pair, value)
+                text = requirement.text(loss, *pair, value)
                 text = text if is_of_training else f"in validation it {text}"
                 remedy = _remedy(requirement, loss, memory, is_of_training=is_of_training)
                 found.append(finding(self, step, row, measured, text, remedy=remedy))

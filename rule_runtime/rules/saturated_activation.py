@@ -16,6 +16,7 @@ from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passe
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every, selected_collections
+from rule_runtime.facts.layer_names import LayerKinds
 from rule_runtime.facts.layers import Signals, tensor_fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
@@ -41,6 +42,10 @@ _OF_LOSS: Final = r"[Ll]oss_input_0$"
 _INPUTS: Final = tuple(f"{kind}_input" for kind in _SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
+_INSIDE: Final = (
+    "the layer {} applies {} inside, so that only its output is known: give the activation a layer "
+    "of its own"
+)
 _NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
 
 
@@ -134,7 +139,10 @@ class SaturatedActivation(Rule):
         for number, value in row_values(step, rows.select(beyond)):
             saturated[beyond[number]] = saturated_units(value, bounds[beyond[number]], least)
         if np.isnan(saturated).all():
-            return NotEvaluated(_NONE.format(", ".join(names)))
+            inside = step.fact(LayerKinds).with_activation_inside(_SATURATING)
+            return NotEvaluated(
+                _INSIDE.format(*inside[0]) if inside else _NONE.format(", ".join(names))
+            )
         at = worst(rows, saturated, largest=True)
         share = saturated[at]
         if share <= limit:

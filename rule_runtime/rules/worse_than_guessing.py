@@ -63,7 +63,7 @@ class WorseThanGuessing(Rule):
         Memory: `begin`: the first step with a loss; for at most 32 losses: `history` of the latest
         20, `streaks`, and `targets` of the latest steps.
         """
-        rows = step.tensors(collections=("losses",))
+        rows = step.fact(Losses).rows
         means = finite_means(rows)
         at_row = training_losses(step, rows, means)
         known: dict[str, list[Any]] = memory.setdefault("targets", {})
@@ -106,6 +106,8 @@ class WorseThanGuessing(Rule):
         kind = LossKind(found.kind)
         if not (kind.is_of_numbers or found.uniform) or kind is LossKind.BINARY:
             return None  # binary classes may have weights
+        if step.fact(Losses).find(*series).has_row_weights:
+            return None
         if key in known:
             before = LossTargets(*known[key])
             found = before._replace(steps=min(before.steps, LEVEL - 1)).plus(found)
@@ -118,5 +120,8 @@ def _why_unknown(step: StepView, losses: Iterable[Series]) -> Missing:
     compared = [name for name, of in losses if step.fact(Losses).find(name, of).targets is not None]
     if not compared:
         return Missing("no loss was saved with its inputs", advice_of(step).loss_inputs)
-    why = "it is of two classes, of another kind without one, or a sum, or has infinite targets"
+    why = (
+        "it is of two classes, of another kind without one, or a sum, or has infinite targets or "
+        "sample weights"
+    )
     return Missing(f"no constant predictor is known for {min(compared)}: {why}")

@@ -7,7 +7,7 @@ they are those of the first one, but gradients are summed over all, as the optim
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import keras
@@ -17,7 +17,8 @@ import tensorflow as tf
 from hook_layer.errors import HookConfigurationError
 from hook_layer.keras.capturing import ModelCapture
 from hook_layer.keras.step_runner import BaseStepRunner
-from hook_layer.keras.step_tensors import StepTensors
+from hook_layer.keras.step_tensors import StepTensors, joined, separated
+from hook_layer.keras.watch import WatchedModel
 
 __all__ = ["StepRunner", "rank_and_size"]
 
@@ -48,7 +49,8 @@ class StepRunner(BaseStepRunner):
         super().__init__(model, kind, listener, is_traced=not model.run_eagerly)
         self._function: Any = None
         self._checked: Any = None
-        self._is_off = False
+        self._is_off = self._has_failed = False
+        self._batches: Any = None  # of the latest execution
         self._replicas: dict[int, StepTensors] = {}
 
     def run(
@@ -56,6 +58,9 @@ class StepRunner(BaseStepRunner):
     ) -> tuple[Any, dict[str, Any]]:
         """Run the steps of one execution, and return the tensors within the last one."""
         num_steps = int(self._model.steps_per_execution)
+        if self._kind != "predict" and not hasattr(args[0], "element_spec"):
+            args = (_tensors(args[0]),)  # of `train_on_batch`
+        self._batches = args[0]
         if self._is_off:
             return original(*args), {}
         if not self._is_traced and num_steps == 1:
@@ -72,19 +77,40 @@ class StepRunner(BaseStepRunner):
         batches = args[0]
         try:
             # As Keras has it, whose graph takes the batch out of the iterator itself.
-            likeness = batches[0] if self._kind == "predict" else batches.element_spec
+            likeness = batches[0] if isinstance(batches, list) else batches.element_spec
             function = self._traced(keras.tree.map_structure(_without_optional, likeness))
         except Exception as error:  # noqa: BLE001 - if it is the model's own it comes again
             self._is_off = True
             self._listener.state.warn_once(f"nothing within the steps is saved: {error}")
             return original(*args), {}
         super().before_update()  # tracing built what was not
-        if self._kind != "predict":
+        if not isinstance(batches, list):
             batches = [next(batches), *itertools.islice(batches, num_steps - 1)]
         for batch in batches[:-1]:
             original([batch])
+        self._batches = batches[-1:]
         result, named = function(keras.tree.map_structure(_without_optional, batches[-1]))
-        return result, _unscaled(named)
+        return result, _unscaled(separated(named))
+
+    def computed(self, error: Exception) -> dict[str, Any]:
+        """Return what a failed step computes before it fails, by name.
+
+        A graph that cannot be made has no values, so its batch is computed again without a graph,
+        up to the update of variables.
+        """
+        if self._is_traced and not isinstance(error, _OTHER_ERRORS):
+            self._is_traced, self._has_failed = False, True
+            self._watched = WatchedModel(self._model, self._wants, self)
+            self._replicas.clear()
+            try:
+                function = self._eager_function()
+                with self._observe():
+                    function([next(iter(self._batches))])
+            except Exception:  # noqa: BLE001 - the script gets the first one
+                return self._of_all_replicas()
+            finally:
+                self._is_traced, self._has_failed, self._is_off = True, False, True
+        return {} if self._is_traced else self._of_all_replicas()
 
     def _traced(self, likeness: Any) -> Any:
         if self._function is None:
@@ -93,7 +119,7 @@ class StepRunner(BaseStepRunner):
             def step(batch: Any) -> tuple[Any, dict[str, Any]]:
                 with self._observe():
                     result = plain([batch])
-                return result, self._of_all_replicas()
+                return result, joined(self._of_all_replicas())
 
             self._function = tf.function(
                 tf.autograph.experimental.do_not_convert(step),
@@ -137,6 +163,8 @@ class StepRunner(BaseStepRunner):
 
     def before_update(self) -> None:
         """Report that variables are about to change; in a graph they do not exist yet."""
+        if self._has_failed:
+            raise RuntimeError("a step that failed must change nothing")
         if not self._is_traced:
             super().before_update()
 
@@ -163,6 +191,11 @@ class StepRunner(BaseStepRunner):
 
 
 _SCALE: Final = "loss scale"
+_OTHER_ERRORS: Final = (
+    *(tf.errors.OutOfRangeError, tf.errors.ResourceExhaustedError),
+    *(MemoryError, StopIteration),
+)
+"""Errors that do not show what a loss gets."""
 _RANDOM_OPERATIONS: Final = frozenset(
     (
         "Multinomial",
@@ -203,6 +236,15 @@ def _has_own_random_numbers(graph: Any) -> bool:
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     drawn = [node for node in nodes if node.op in _RANDOM_OPERATIONS]
     return any(node.attr["seed"].i or node.attr["seed2"].i for node in drawn)
+
+
+def _tensors(batches: Iterable[Any]) -> list[Any]:
+    """Return batches of numpy's arrays as tensors, so that their values are no part of a graph."""
+    return [keras.tree.map_structure(_as_tensor, batch) for batch in batches]
+
+
+def _as_tensor(leaf: Any) -> Any:
+    return None if leaf is None else tf.convert_to_tensor(leaf)
 
 
 def _without_optional(leaf: Any) -> Any:

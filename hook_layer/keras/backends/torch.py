@@ -24,6 +24,7 @@ class StepRunner(BaseStepRunner):
 
     def __init__(self, model: Any, kind: str, listener: ModelCapture) -> None:
         super().__init__(model, kind, listener, is_traced=False)
+        self._copies: dict[int, tuple[Any, int, Any]] = {}
 
     def run(
         self, original: Callable[..., Any], args: tuple[Any, ...]
@@ -34,11 +35,24 @@ class StepRunner(BaseStepRunner):
         with self._observe():
             result = original(*args)
         tensors, self._tensors = self._tensors, StepTensors()
+        self._copies.clear()
         return result, tensors.named()
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
         """Add copies of tensors of the step, because training may write to the tensors."""
-        super().take(prefix, [tensor.detach().clone() for tensor in tensors])
+        super().take(prefix, [self._copy(tensor) for tensor in tensors])
+
+    def _copy(self, tensor: Any) -> Any:
+        """Return a copy; the same one for an output that the next layer gets unchanged."""
+        version = 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public name
+        known = self._copies.get(id(tensor))
+        if known is None or known[0] is not tensor or known[1] != version:
+            known = self._copies[id(tensor)] = tensor, version, tensor.detach().clone()
+        return known[2]
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._copies.clear()
 
     def _gradients_after_step(self) -> dict[str, Any]:
         self._listener.state.warn_once(

@@ -9,8 +9,10 @@ import keras
 import numpy as np
 import pytest
 
+import stepwatch
 from hook_layer.keras import KerasHook, modes
 from rule_runtime import create_trial
+from stepwatch.keras import KerasHook as DefaultHook
 from tests.frameworks.keras.keras_training import (
     BATCH,
     CLASSES,
@@ -108,3 +110,33 @@ def test_the_inputs_of_a_loss_that_fails_are_saved(tmp_path: Path) -> None:
 
     labels = saved(tmp_path, train).tensor("BinaryCrossentropyLoss_input_1").value(0)
     assert labels.max() > 1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others fail before a step")
+@pytest.mark.parametrize(
+    ("loss", "targets", "words"),
+    [
+        ("categorical_crossentropy", LABELS, "outputs, [16, 3] from"),
+        (
+            "sparse_categorical_crossentropy",
+            np.eye(CLASSES)[LABELS],
+            "targets, [16, 3] from 0 to 1",
+        ),
+        ("binary_crossentropy", np.tile(NUMBERS > 0, 2), "targets, [16, 2] from"),
+    ],
+)
+@pytest.mark.parametrize("run_eagerly", [False, True], ids=["graph", "eager"])
+def test_a_loss_that_cannot_compare_its_inputs_is_found(
+    loss: str, targets: Any, words: str, run_eagerly: bool, tmp_path: Path
+) -> None:
+    keras.backend.clear_session(free_memory=False)
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(CLASSES, "softmax")])
+    model.compile("sgd", loss, run_eagerly=run_eagerly)
+    before = model.get_weights()
+    with DefaultHook(tmp_path) as hook, pytest.raises(ValueError, match=r"shape|rank"):
+        model.fit(FEATURES_OF_ROWS, targets, batch_size=BATCH, callbacks=[hook], verbose=0)
+    assert not hook.report().errors
+    assert all(map(np.array_equal, model.get_weights(), before))
+    found = stepwatch.evaluate(str(tmp_path), ["OutputContract"])
+    assert "fails, because the shapes" in str(found)
+    assert words in str(found)

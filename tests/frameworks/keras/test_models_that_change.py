@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import keras
-import numpy as np
 import pytest
 
 from hook_layer.keras import KerasHook, del_hook, modes
@@ -157,17 +155,3 @@ def test_a_step_without_the_hook_is_not_saved_behind_a_loop_that_ended_early(
     assert "head/outputs" in trial.tensor_names(step=0)
     assert "head/weights/head/bias:0" in trial.tensor_names(step=1), "as it began"
     assert "head/outputs" not in trial.tensor_names(step=1)
-
-
-def test_a_loop_of_train_on_batch_says_that_nothing_is_saved(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = linear()
-    compiled(model, "sgd", run_eagerly=True)
-    hook = everything(tmp_path)
-    hook.register_model(model)
-    with caplog.at_level(logging.WARNING, "stepwatch"):
-        model.train_on_batch(FEATURES_OF_ROWS[:16], TARGETS[:16])
-        hook.close()
-    assert "not model.train_on_batch" in caplog.text
-    assert np.isfinite(model.get_weights()[0]).all()
