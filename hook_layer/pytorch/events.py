@@ -231,11 +231,13 @@ class TorchEvents(Part):
             self._listen(is_on=loop.counts.may_be_validation)
             return
         owner.begin_pass(model)
+        is_quiet = not (self._is_watching or self._listening or self._has_new_models)
+        if kind is Pass.CONTINUES and is_quiet and not self._collector.due:
+            return
         if kind is Pass.CONTINUES and loop.size.is_full():
             kind = Pass.BEGINS
         if kind is Pass.BEGINS:
             hook = self._hook()
-            is_quiet = not (self._is_watching or self._listening or self._has_new_models)
             if is_quiet and hook is not None and hook.count_unsaved_step():
                 loop.modes.steps.step_begins()
                 return

@@ -194,8 +194,10 @@ class StepBounds:
 
     def _have_all_stepped(self) -> bool:
         """Return whether all existing optimizers of the previous step have stepped."""
-        before = self._stepped_before.items()
-        return all(key in self._stepped or known() is None for key, known in before)
+        for key, known in self._stepped_before.items():  # a generator would cost a call each
+            if key not in self._stepped and known() is not None:
+                return False
+        return True
 
     def _advise(self) -> None:
         """Log once that a step of the script probably has several forward passes."""
