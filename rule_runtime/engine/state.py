@@ -18,7 +18,7 @@ from rule_runtime.engine.progress import Progress
 
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
-MEMORY_VERSION: Final = 4
+MEMORY_VERSION: Final = 5
 """Increase it when the meaning of a built-in rule's memory changes."""
 _NO_STEP: Final = "no step of this run was saved"
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
-from rule_runtime.facts.losses import RELATIVE_ERROR, Losses
+from rule_runtime.facts.losses import RELATIVE_ERROR, Losses, described
 from rule_runtime.facts.model_inputs import (
     FIRST_INPUTS,
+    OF_LAYERS,
     are_given_to_layers,
     is_normalised,
     is_of_keras,
@@ -24,6 +25,7 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 __all__ = [
     "LARGE",
     "are_bits",
+    "cut_by_embeddings",
     "float_inputs",
     "has_large_inputs",
     "is_unscaled",
@@ -33,6 +35,8 @@ __all__ = [
 
 LARGE: Final = 5.0
 """Root mean square above which inputs count as not scaled."""
+_TABLE: Final = re.compile(r"(.+)/weights/\1/embeddings:0$")
+"""Name of the only weight of Keras's Embedding; those inside other layers have longer names."""
 
 
 def has_large_inputs(step: StepView) -> bool:
@@ -48,6 +52,15 @@ def float_inputs(step: StepView) -> TensorRows:
     std, size = rows.column("std"), rows.column("size")
     is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~are_bits(rows)
     return rows.select(is_judged.tolist())
+
+
+def cut_by_embeddings(step: StepView) -> TensorRows:
+    """Return the inputs of Keras's embeddings that have fractions, which these cut off."""
+    weights = step.tensors(collections=("weights",)).names
+    tables = {f"{table[1]}/inputs" for name in weights if (table := _TABLE.match(name))}
+    rows = step.tensors(regex=(OF_LAYERS,))
+    inputs = described(rows).items()
+    return rows.select([name in tables and of.has_fractions for (name, _), of in inputs])
 
 
 def issue_or_advice(step: StepView, found: IssueFound) -> Outcome:

@@ -119,6 +119,7 @@ class Input(NamedTuple):
         shape: Shape; None if it was not saved.
         dtype: Type, such as `int64`; "" if unknown.
         size: Number of elements.
+        batch_range: Largest range of a batch if these are several batches; None for one batch.
     """
 
     shape: tuple[int, ...] | None
@@ -128,11 +129,39 @@ class Input(NamedTuple):
     high: float
     mean: float
     std: float
+    batch_range: float | None = None
 
     @property
     def mean_square(self) -> float:
         """Mean square of the elements."""
         return self.mean * self.mean + self.std * self.std
+
+    @property
+    def range(self) -> float:
+        """Largest difference of two elements of a batch."""
+        return self.high - self.low if self.batch_range is None else self.batch_range
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether some elements are certainly no whole numbers: ends, sum or sum of squares."""
+        sums = self.mean * self.size, self.mean_square * self.size
+        if not math.isfinite(sum(sums)):
+            return False
+        rounding = RELATIVE_ERROR * self.size * max(1.0, self.low**2, self.high**2)
+        is_whole = self.low.is_integer() and self.high.is_integer()
+        return not is_whole or any(abs(total - round(total)) > rounding for total in sums)
+
+    def plus(self, other: Input) -> Input:
+        """Return the statistics of both together, with the shape and type of the other."""
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        size = self.size + other.size
+        share = other.size / size
+        mean = self.mean + share * (other.mean - self.mean)
+        square = self.mean_square + share * (other.mean_square - self.mean_square)
+        std = math.sqrt(max(square - mean * mean, 0.0))
+        # Single elements have no range of their own.
+        batch_range = max(self.range, other.range) if min(self.size, other.size) > 1 else high - low
+        return Input(other.shape, other.dtype, size, low, high, mean, std, batch_range)
 
 
 class Loss(NamedTuple):

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rule_runtime.facts.last_layers import BOUNDS
 from rule_runtime.facts.layers import Layers, Signals
 from rule_runtime.facts.losses import RELATIVE_ERROR, Input, Loss, LossKind, Takes
-from rule_runtime.numerics.label_tally import MIN_ELEMENTS
+from rule_runtime.numerics.label_tally import MIN_CLASSES, MIN_ELEMENTS
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["CONTRACT", "Requirement", "is_pooled"]
+__all__ = ["CONTRACT", "Requirement", "combine_batches", "is_pooled"]
 
 _EPSILON: Final = 1e-3
 """Distance from a bound or from 1 that counts as rounding."""
@@ -44,6 +44,9 @@ class Requirement(NamedTuple):
         may_be_chance: Whether outputs of an untrained model may also violate it.
         ignores_pooled: Whether it ignores pooled outputs, as in SqueezeNet.
         is_constant: Whether saturated outputs violate it, as before moving averages are accurate.
+        needs_many: Whether it needs 16 outputs or more; batches of fewer are combined.
+        from_start: Whether the first outputs must violate it; others saturate later.
+        is_advice: Whether it is advice instead of a finding: training may work.
     """
 
     measure: str
@@ -55,6 +58,9 @@ class Requirement(NamedTuple):
     may_be_chance: bool = False
     ignores_pooled: bool = False
     is_constant: bool = False
+    needs_many: bool = False
+    from_start: bool = False
+    is_advice: bool = False
 
     def text(self, loss: Loss, outputs: Input, targets: Input, value: float) -> str:
         """Return the finding without the name of the loss."""
@@ -87,9 +93,9 @@ def _one_unit(loss: Loss, o: Input, _: Input) -> float | None:
 
 
 def _softmax_of_one(loss: Loss, o: Input, t: Input) -> float | None:
-    is_one = o.size >= MIN_ELEMENTS and o.low == o.high == 1 and t.low < t.high
-    is_of_shares = loss.kind in (LossKind.CLASSES, LossKind.BINARY)
-    return 1.0 if is_one and is_of_shares and _width(o, loss) == 1 else None
+    is_one = max(abs(o.low - 1), abs(o.high - 1)) <= RELATIVE_ERROR and t.low < t.high
+    is_known = loss.kind.is_of_numbers or loss.kind in (LossKind.CLASSES, LossKind.BINARY)
+    return 1.0 if is_one and is_known and _width(o, loss) == 1 else None
 
 
 def _softmax_over_rows(loss: Loss, o: Input, _: Input) -> float | None:
@@ -128,8 +134,7 @@ def _sigmoid_twice(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _relu_before_softmax(loss: Loss, o: Input, _: Input) -> float | None:
-    is_of_logits = loss.takes is Takes.LOGITS and o.size >= MIN_ELEMENTS
-    return 0.0 if is_of_logits and o.low == 0 < o.high else None
+    return 0.0 if loss.takes is Takes.LOGITS and o.low == 0 < o.high else None
 
 
 def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
@@ -169,13 +174,13 @@ def _pairs(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _relu_of_numbers(loss: Loss, o: Input, t: Input) -> float | None:
-    is_bounded = loss.kind.is_of_numbers and o.size >= MIN_ELEMENTS and o.low == 0
+    is_bounded = loss.kind.is_of_numbers and o.low == 0 < o.high
     return t.low if is_bounded and t.low < -_REACH * t.std else None
 
 
 def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
     """Outputs of a sigmoid or tanh are driven against 1 or -1 by targets beyond."""
-    is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1 < o.size / MIN_ELEMENTS
+    is_within = loss.kind.is_of_numbers and max(abs(o.low), o.high) <= 1
     if is_within and o.high > _SATURATED and t.high > 1 + _REACH * t.std:
         return t.high
     lower = 0.0 if o.low >= 0 else -1.0
@@ -184,9 +189,34 @@ def _bounded(loss: Loss, o: Input, t: Input) -> float | None:
 
 
 def _constant(loss: Loss, o: Input, t: Input) -> float | None:
-    varies = t.low < t.high and o.size >= MIN_ELEMENTS and _width(o, loss) == 1
-    is_constant = o.high - o.low <= RELATIVE_ERROR * max(abs(o.high), _EPSILON)
-    return o.mean if varies and is_constant else None
+    """Outputs at the mean of the targets vary relative to these; others may be on the way there."""
+    is_mean = loss.kind.is_of_numbers and 2 * abs(o.mean - t.mean) < t.std
+    size = max(abs(o.high), (t.high - t.low) * is_mean, _EPSILON)
+    return o.mean if t.low < t.high and o.range <= RELATIVE_ERROR * size else None
+
+
+def _fractions(loss: Loss, _: Input, t: Input) -> float | None:
+    return t.mean if loss.owner.startswith("SparseCategorical") and t.has_fractions else None
+
+
+def _negative(loss: Loss, _: Input, t: Input) -> float | None:
+    owners = "Poisson", "MeanSquaredLogarithmicError", "KlDivergence"
+    return t.low if t.low < -_EPSILON and loss.owner.startswith(owners) else None
+
+
+def _zero(loss: Loss, _: Input, t: Input) -> float | None:
+    is_zero = 0 in (t.low, t.high) and loss.owner.startswith("MeanAbsolutePercentageError")
+    return 0.0 if is_zero else None
+
+
+def _exclusive(loss: Loss, o: Input, t: Input) -> float | None:
+    """Each row of targets has one 1; outputs are those of a sigmoid, or logits for one."""
+    is_sigmoid = loss.kind is LossKind.SQUARES and _are_shares(o)
+    is_sigmoid &= abs(_row_sum(o, loss) - 1) > _EPSILON
+    is_one_hot = t.shape == o.shape and max(abs(t.low), abs(t.high - 1)) == 0
+    is_one_hot &= abs(t.mean_square - t.mean) + abs(_row_sum(t, loss) - 1) <= RELATIVE_ERROR
+    is_meant = is_one_hot and (is_sigmoid or loss.kind is LossKind.BINARY)
+    return 1.0 if is_meant and _width(t, loss) >= MIN_CLASSES else None
 
 
 def _out_of_reach(loss: Loss, _: Input, t: Input) -> float | None:
@@ -231,9 +261,11 @@ CONTRACT: Final = (
         _softmax_of_one,
         1,
         "gets outputs that are all 1, {o}: a softmax over one unit",
-        "Remove the softmax, and use nn.BCEWithLogitsLoss().",
-        "Dense(1, activation='sigmoid').",
+        "Remove the softmax; for two classes, use nn.BCEWithLogitsLoss().",
+        "For two classes Dense(1, activation='sigmoid'), for amounts Dense(1).",
         is_constant=True,
+        needs_many=True,
+        from_start=True,
     ),
     Requirement(
         "column_sum",
@@ -250,6 +282,7 @@ CONTRACT: Final = (
         "includes a softmax, and gets outputs of a softmax, {o}",
         "Remove the softmax of the model: the loss takes logits.",
         "Remove activation='softmax' from the last layer, or set from_logits=False.",
+        needs_many=True,
     ),
     Requirement(
         "output",
@@ -267,6 +300,7 @@ CONTRACT: Final = (
         "{o}, as of a sigmoid",
         "Use a softmax, or nn.BCELoss() if several classes can hold at once.",
         "activation='softmax', or loss='binary_crossentropy' if several classes can hold at once.",
+        needs_many=True,
     ),
     Requirement(
         "sigmoid_twice",
@@ -276,6 +310,7 @@ CONTRACT: Final = (
         "Remove the sigmoid of the model: the loss takes logits.",
         "Remove activation='sigmoid' from the last layer, or set from_logits=False.",
         may_be_chance=True,
+        needs_many=True,
     ),
     Requirement(
         "relu_before_loss",
@@ -286,6 +321,7 @@ CONTRACT: Final = (
         "Remove activation='relu' from the last layer.",
         may_be_chance=True,
         ignores_pooled=True,
+        needs_many=True,
     ),
     Requirement(
         "target",
@@ -326,6 +362,7 @@ CONTRACT: Final = (
         "gets outputs of a ReLU, {o}, which cannot reach the negative targets, {t}",
         "Remove the ReLU after the last linear layer.",
         "Remove activation='relu' from the last layer.",
+        needs_many=True,
     ),
     Requirement(
         "target",
@@ -336,6 +373,7 @@ CONTRACT: Final = (
         "Remove the activation after the last linear layer, or scale the targets.",
         "Remove the activation from the last layer, or scale the targets.",
         may_be_chance=True,
+        needs_many=True,
     ),
     Requirement(
         "output_range",
@@ -346,6 +384,39 @@ CONTRACT: Final = (
         "splits, and for features that are constant or missing where they are predicted.",
         may_be_chance=True,
         is_constant=True,
+        needs_many=True,
+    ),
+    Requirement(
+        "target",
+        _fractions,
+        0,
+        "takes whole class numbers, and gets fractions, {t}: it cuts them off",
+        "Give the labels as integers: they may be scaled, or amounts.",
+    ),
+    Requirement(
+        "target",
+        _negative,
+        0,
+        "takes targets that are not negative, and gets {t}",
+        "Do not centre counts or probabilities; for other amounts use a squared error.",
+    ),
+    Requirement(
+        "target",
+        _zero,
+        0,
+        "divides by the targets, and some are 0, {t}",
+        "Use a loss that does not divide, such as loss='mae'.",
+    ),
+    Requirement(
+        "target_sum",
+        _exclusive,
+        1,
+        "ignores that classes exclude each other: each row of targets, {t}, has one 1",
+        "nn.CrossEntropyLoss() often learns faster.",
+        "activation='softmax' with loss='categorical_crossentropy' often learns faster.",
+        may_be_chance=True,
+        needs_many=True,
+        is_advice=True,
     ),
     Requirement(
         "shape",
@@ -384,6 +455,21 @@ CONTRACT: Final = (
 """The requirements; the first that is broken is reported."""
 
 
+def combine_batches(state: dict[str, Any], pair: tuple[Input, Input]) -> tuple[Input, Input] | None:
+    """Return outputs and targets of the latest batches once they have 16 outputs or more.
+
+    Memory: `combined`: their statistics, while there are fewer.
+    """
+    outputs, targets = (
+        one if before is None else Input(*before).plus(one)
+        for before, one in zip(state.pop("combined", (None, None)), pair, strict=True)
+    )
+    if outputs.size >= MIN_ELEMENTS or not math.isfinite(outputs.mean_square + targets.mean_square):
+        return outputs, targets
+    state["combined"] = [list(outputs), list(targets)]
+    return None
+
+
 def is_pooled(step: StepView, loss: Loss) -> bool:
     """Return whether the last layer is a convolution whose output is pooled before the loss."""
     layers = [layer for layer in step.fact(Layers).linear if layer.worker == loss.worker]
@@ -394,4 +480,5 @@ def is_pooled(step: StepView, loss: Loss) -> bool:
 
 def _shown(of: Input) -> str:
     shape = "" if of.shape is None else f"{list(of.shape)} "
-    return f"{shape}from {of.low:.3g} to {of.high:.3g}"
+    ends = f"{shape}from {of.low:.3g} to {of.high:.3g}"
+    return ends if of.batch_range is None else f"{ends} in several batches"

@@ -16,6 +16,7 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.input_scales import (
     LARGE,
+    cut_by_embeddings,
     float_inputs,
     is_unscaled,
     issue_or_advice,
@@ -33,6 +34,7 @@ _TARGETS: Final = (
     "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
     "the targets as the last layer's bias."
 )
+_TOKENS: Final = "Give an Embedding the numbers of words or categories, not scaled; others a Dense."
 _TINY: Final = 1e-300
 """Replaces root mean squares of zero, so that they have a logarithm."""
 _BEGINNING: Final = 50
@@ -49,6 +51,7 @@ class InputStatistics(Rule):
         of a regression. It reports:
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
+        * fractions that a Keras Embedding gets, which it cuts to whole numbers;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on;
         * validation inputs, of 16 rows or more, whose standard deviation is less than a third or
           more than three times that of training, or whose mean is three of these away. If targets
@@ -121,6 +124,12 @@ class InputStatistics(Rule):
 
     def _of_inputs(self, step: StepView, streaks: dict[str, int]) -> Outcome:
         """Return a finding on model inputs that are not scaled."""
+        cut = step.fact(cut_by_embeddings)
+        for at, (name, worker) in enumerate(cut.pairs):
+            if self._lasts(streaks, f"{worker}/{name}/cut", is_bad=True):
+                measured = ("fraction", float(cut.column("mean")[at]), 0.0)
+                text = "has fractions, and an Embedding cuts them to whole numbers"
+                return finding(self, step, (cut, at), measured, text, remedy=_TOKENS)
         rows = step.fact(float_inputs)
         if not len(rows):
             raise Missing("no input of real numbers, that a layer of the model gets, was saved")

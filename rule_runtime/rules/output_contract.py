@@ -15,7 +15,7 @@ from rule_runtime.engine.selection import is_training, saved_every
 from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import Input, Loss, Losses
 from rule_runtime.facts.missing import missing_loss
-from rule_runtime.facts.output_contract import CONTRACT, Requirement, is_pooled
+from rule_runtime.facts.output_contract import CONTRACT, Requirement, combine_batches, is_pooled
 from rule_runtime.facts.validation_passes import has_unsettled_averages
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -34,7 +34,8 @@ class OutputContract(Rule):
         validation with it, also of a step in which the loss failed with an error. The bounds of
         the last layer's activation count from the first step on, if the hook recorded it. The rule
         reports a broken requirement after `patience` steps, or after `range_patience` if chance may
-        break it; in validation, these are steps of two passes or more.
+        break it; in validation, these are steps of two passes or more. Batches of fewer than 16
+        outputs are combined.
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
@@ -58,7 +59,7 @@ class OutputContract(Rule):
         """Compare outputs and targets of each loss with the table.
 
         Memory: `losses`, and `validation` for mode EVAL: for at most 32 losses, how many times in a
-        row each requirement was broken.
+        row each requirement was broken, and at first; and the state of `combine_batches`.
         """
         is_of_training = is_training(step)
         if not is_of_training and step.mode is not ModeKeys.EVAL:
@@ -70,37 +71,48 @@ class OutputContract(Rule):
                 raise
             return NotApplicable(f"{missing.reason} in validation")
         states = memory.setdefault("losses" if is_of_training else "validation", {})
-        found = []
-        for loss, row, pair in known:
+        found, advice = [], ""
+        for loss, row, batch in known:
             if loss.key not in states and len(states) >= MAX_SERIES:
                 continue
             state = states.setdefault(loss.key, {})
-            for requirement, value in self._broken(step, loss, pair, state):
+            for requirement, value, pair in self._broken(step, loss, batch, state):
                 measured = (requirement.measure, value, requirement.limit)
                 text = requirement.text(loss, *pair, value)
                 text = text if is_of_training else f"in validation it {text}"
                 remedy = _remedy(requirement, loss, memory, is_of_training=is_of_training)
-                found.append(finding(self, step, row, measured, text, remedy=remedy))
-        return found[0] if found else Passed()
+                if requirement.is_advice:
+                    advice = advice or f"{loss.name}: {text}. {remedy}"
+                else:
+                    found.append(finding(self, step, row, measured, text, remedy=remedy))
+        return found[0] if found else Passed(advice)
 
     def _broken(
-        self, step: StepView, loss: Loss, pair: tuple[Input, Input], state: dict[str, Any]
-    ) -> Iterator[tuple[Requirement, float]]:
-        """Yield the requirements that were broken long enough, with the values."""
+        self, step: StepView, loss: Loss, batch: tuple[Input, Input], state: dict[str, Any]
+    ) -> Iterator[tuple[Requirement, float, tuple[Input, Input]]]:
+        """Yield the requirements that were broken long enough, with values, outputs and targets."""
         is_of_training = is_training(step)
         is_settled = is_of_training or not has_unsettled_averages(step)
+        combined = combine_batches(state, batch)
         for number, requirement in enumerate(CONTRACT):
+            pair = combined if requirement.needs_many else batch
+            if pair is None:
+                continue
             value = requirement.broken(loss, *pair)
+            if requirement.from_start and not state.setdefault("from_start", value is not None):
+                value = None
             if value is not None and requirement.ignores_pooled and is_pooled(step, loss):
                 value = None
             if requirement.is_constant and not is_settled:
                 value = None
             patience = self.range_patience if requirement.may_be_chance else self.patience
+            # Combined batches may include outputs of initial weights, such as zeros.
+            patience += pair[0].size > batch[0].size
             num_bad = streak(state, is_bad=value is not None, name=str(number))
             if not is_of_training and requirement.may_be_chance:
                 num_bad = num_bad if _is_of_two_passes(step, state, number) else 0
             if value is not None and num_bad >= patience:
-                yield requirement, value
+                yield requirement, value, pair
 
 
 def _with_inputs(step: StepView) -> list[tuple[Loss, tuple[TensorRows, int], tuple[Input, Input]]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.facts.losses import Losses, LossKind, with_constant_targets
+from rule_runtime.facts.losses import Input, Losses, LossKind, with_constant_targets
 from rule_runtime.testing import TrialBuilder
 
 RNG = np.random.default_rng(0)
@@ -115,3 +115,39 @@ def test_the_formula_of_a_loss_is_that_of_the_usual_loss_with_its_value(
     (loss,) = view.fact(Losses).losses
     assert (loss.formula, loss.kind) == (formula, kind)
     assert loss.standard == {"MSELoss": 2.0, "BCEWithLogitsLoss": 3.0}
+
+
+def described(values: np.ndarray[Any, Any]) -> Input:
+    ends = float(values.min()), float(values.max())
+    moments = float(values.mean()), float(values.std())
+    return Input(values.shape, str(values.dtype), values.size, *ends, *moments)
+
+
+def test_statistics_of_two_batches_are_those_of_all_elements() -> None:
+    random = np.random.default_rng(0)
+    first, second = random.normal(3, 2, (5, 2)), random.normal(-1, 1, (2, 2))
+    both, expected = described(first).plus(described(second)), described(np.vstack([first, second]))
+    assert both.shape == second.shape
+    assert both[2:7] == pytest.approx(expected[2:7])
+    assert both.range == max(np.ptp(first), np.ptp(second))
+
+
+def test_single_elements_have_the_range_of_all() -> None:
+    one, other, third = (described(np.array([number])) for number in (1.0, 4.0, 3.0))
+    assert one.plus(other).plus(third).range == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "has_fractions"),
+    [
+        (np.array([0, 1, 7]), False),
+        (np.array([0.0, 1.0, 7.0], np.float32), False),
+        (np.array([0.0, 1.5, 7.0]), True),
+        (np.array([0.5, 1.5]), True),
+        (np.array([0.0, 0.25, 0.75, 1.0]), True),  # only the sum of squares shows it
+        (np.array([0.0, np.nan]), False),
+        (np.random.default_rng(0).integers(0, 1000, 4096).astype(np.float32), False),
+    ],
+)
+def test_fractions_among_whole_numbers(values: Any, *, has_fractions: bool) -> None:
+    assert described(values).has_fractions is has_fractions

@@ -217,3 +217,26 @@ def test_a_script_may_call_the_only_part_of_a_model(others: dict[str, Any], *, f
         inputs = {"net_input_0": 255 * UNIT, "net.0_input_0": 255 * UNIT}
         trial.step(step, {"Lit_net.0.weight": np.eye(2), **inputs, **others})
     assert bool(found_at(InputStatistics(), trial)) is fires
+
+
+@pytest.mark.parametrize(
+    ("tokens", "weight", "fires"),
+    [
+        (np.random.default_rng(0).random((4, 8)), "words/weights/words/embeddings:0", True),
+        (np.linspace(0, 1, 32).reshape(4, 8), "words/weights/words/embeddings:0", True),
+        (np.arange(32.0).reshape(4, 8), "words/weights/words/embeddings:0", False),
+        (np.arange(32).reshape(4, 8), "words/weights/words/embeddings:0", False),
+        # A layer that adds the table of its own Embedding to its input.
+        (np.linspace(0, 1, 32).reshape(4, 8), "words/weights/words/places/embeddings:0", False),
+    ],
+)
+def test_fractions_that_an_embedding_cuts_off(tokens: Any, weight: str, *, fires: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(weights=("/weights/",))
+    for step in range(4):
+        trial.step(step, {weight: np.eye(4), "words/inputs": np.float32(tokens)})
+    assert found_at(InputStatistics(), trial) == ([2, 3] if fires else [])
+    if fires:
+        found = first_finding(InputStatistics(), trial)
+        assert "an Embedding cuts them to whole numbers" in found.sentence
+        assert "Dense" in found.remedy

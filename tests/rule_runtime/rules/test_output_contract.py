@@ -21,6 +21,7 @@ from tests.rule_runtime.rules.runs import found_at, judged_at
 Array = npt.NDArray[Any]
 Make = Callable[[np.random.Generator], Array]
 ROWS, CLASSES = 32, 4
+OF_KERAS = ("Binary", "Categorical", "Sparse", "Mean", "Poisson", "KlD")
 
 
 def softmax(scores: Array, axis: int = 1) -> Array:
@@ -62,14 +63,28 @@ def amounts(random: np.random.Generator) -> Array:
     return (3 * random.normal(size=(ROWS, 1))).astype(np.float32)
 
 
+def many(random: np.random.Generator) -> Array:
+    """Return scores of many classes, such as words."""
+    return random.normal(size=(ROWS, 2000)).astype(np.float32)
+
+
+def far_classes(random: np.random.Generator) -> Array:
+    return 1000 * random.integers(0, 2, ROWS)
+
+
 def ones(_: np.random.Generator) -> Array:
     return np.ones((ROWS, 1), np.float32)
+
+
+def first(rows: int, make: Make) -> Make:
+    """Return what makes batches of fewer rows."""
+    return lambda random: make(random)[:rows]
 
 
 def run_of(loss: str, outputs: Make, targets: Make, num_steps: int = 12) -> TrialBuilder:
     random = np.random.default_rng(0)
     trial = TrialBuilder()
-    if "rossentropy" in loss or "Mean" in loss:
+    if loss.startswith(OF_KERAS):
         trial.collections(losses=("^loss$",))  # as of Keras
     for step in range(0, 10 * num_steps, 10):
         tensors = {
@@ -94,7 +109,7 @@ def validated(
     """Return a run with a validation pass of 5 steps after each 20 training steps."""
     random = np.random.default_rng(0)
     trial = TrialBuilder()
-    if "rossentropy" in loss or "Mean" in loss:
+    if loss.startswith(OF_KERAS):
         trial.collections(losses=("^loss$",))  # as of Keras
 
     def save(step: int, mode: ModeKeys, made: tuple[Make, Make] | None) -> None:
@@ -110,6 +125,11 @@ def validated(
         for each in range(5):
             save(25 * number + 20 + each, ModeKeys.EVAL, (outputs, targets))
     return trial
+
+
+def nearly_ones(random: np.random.Generator) -> Array:
+    """Return a softmax over one unit, as some processors round it."""
+    return (1 - 6e-8 * (random.random((ROWS, 1)) < 0.5)).astype(np.float32)
 
 
 class TestOutputContractContract(RuleContract):
@@ -167,6 +187,32 @@ BROKEN: list[tuple[str, Make, Make, str]] = [
         classes,
         "includes a softmax",
     ),
+    ("BinaryCrossentropyLoss", nearly_ones, binary, "a softmax over one unit"),
+    ("MSELoss", nearly_ones, amounts, "a softmax over one unit"),
+    ("MeanAbsoluteErrorLoss", ones, amounts, "a softmax over one unit"),
+    ("MSELoss", lambda r: unit(r) / 1e6, amounts, "the same output for all"),
+    (
+        "CategoricalCrossentropyLoss",
+        lambda r: 0 * scores(r) + 1 / CLASSES,
+        one_hot,
+        "the same output for all rows",
+    ),
+    (
+        "SparseCategoricalCrossentropyLoss",
+        lambda r: softmax(scores(r)),
+        lambda r: (classes(r) / (CLASSES - 1)).astype(np.float32),
+        "takes whole class numbers",
+    ),
+    (
+        "SparseCategoricalCrossentropyLoss",
+        lambda r: softmax(scores(r)),
+        lambda r: (classes(r) - 1.5).astype(np.float32),
+        "takes whole class numbers",
+    ),
+    ("PoissonLoss", lambda r: np.exp(unit(r)), amounts, "takes targets that are not negative"),
+    ("PoissonNLLLoss", unit, amounts, "takes targets that are not negative"),
+    ("MeanSquaredLogarithmicErrorLoss", unit, amounts, "takes targets that are not negative"),
+    ("MeanAbsolutePercentageErrorLoss", unit, binary, "divides by the targets"),
 ]
 
 
@@ -177,6 +223,72 @@ def test_a_broken_requirement_is_found(loss: str, outputs: Make, targets: Make, 
     assert found
     assert words in found[0].evidence.sentence
     assert found[0].evidence.remedy
+
+
+IN_FEW_ROWS = {
+    "includes a softmax",
+    "outputs of a ReLU",
+    "includes a sigmoid",
+    "cannot reach the negative targets",
+    "within their bounds",
+    "the same output for all rows",
+    "the same output for all",
+    "as of a sigmoid",
+    "a softmax over one unit",
+    "a sigmoid",
+}
+FEW = [
+    pytest.param(*row, rows, id=f"{row[0]} {row[3]} in {rows}")
+    for row in BROKEN
+    if row[3] in IN_FEW_ROWS
+    for rows in (1, 3, 10)
+]
+
+
+@pytest.mark.parametrize(("loss", "outputs", "targets", "words", "rows"), FEW)
+def test_batches_of_few_rows_are_combined(
+    loss: str, outputs: Make, targets: Make, words: str, rows: int
+) -> None:
+    trial = run_of(loss, first(rows, outputs), first(rows, targets), 200)
+    found = [o for o in trial.outcomes(OutputContract()) if isinstance(o, IssueFound)]
+    assert found
+    assert words in found[0].evidence.sentence
+
+
+def test_constant_outputs_of_batches_of_few_rows_may_drift() -> None:
+    """The bias of the last layer learns, though all of its inputs are dead."""
+    drift = iter(range(1000))
+
+    def dead(random: np.random.Generator) -> Array:
+        return ones(random)[:4] * next(drift) / 3000
+
+    found = found_at(OutputContract(), run_of("MSELoss", dead, first(4, amounts), 60))
+    assert found[0] == 10 * (4 * 11 - 1)
+
+
+@pytest.mark.parametrize("rows", [4, ROWS])
+def test_a_sigmoid_that_saturates_is_no_softmax(rows: int) -> None:
+    begins = iter(range(16 // rows + 1))
+
+    def outputs(random: np.random.Generator) -> Array:
+        return (ones(random) if next(begins, None) is None else sigmoid(unit(random)))[:rows]
+
+    trial = run_of("MSELoss", outputs, first(rows, amounts), 60)
+    found = [o for o in trial.outcomes(OutputContract()) if isinstance(o, IssueFound)]
+    assert found
+    assert all("within their bounds" in one.evidence.sentence for one in found)
+
+
+def test_outputs_that_start_at_zero_are_no_relu() -> None:
+    """A last layer that starts with zeros, and then predicts positive numbers."""
+    for rows in (1, 4, ROWS):
+        started = iter([ones(np.random.default_rng(0))[:rows] * 0])
+
+        def outputs(random: np.random.Generator, rows: int = rows, started: Any = started) -> Array:
+            return next(started, np.abs(unit(random))[:rows])
+
+        trial = run_of("MSELoss", outputs, first(rows, amounts), 60)
+        assert not found_at(OutputContract(), trial)
 
 
 FITTING: list[tuple[str, Make, Make]] = [
@@ -196,12 +308,61 @@ FITTING: list[tuple[str, Make, Make]] = [
     ("BinaryCrossentropyLoss", lambda r: sigmoid(unit(r)), lambda r: binary(r)[:, 0]),
     ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), several),
     ("MeanSquaredErrorLoss", unit, lambda r: amounts(r)[:, 0]),  # Keras squeezes
+    ("MeanSquaredErrorLoss", unit, lambda r: 1e4 * amounts(r)),  # not scaled
+    ("MeanSquaredErrorLoss", unit, lambda r: 1e6 * np.exp(amounts(r) / 3)),  # prices
+    (
+        "SparseCategoricalCrossentropyLoss",
+        lambda r: softmax(scores(r)),
+        lambda r: classes(r).astype(np.float32),
+    ),
+    ("SparseCategoricalCrossentropyLoss", lambda r: softmax(many(r) / 50), far_classes),
+    ("PoissonLoss", lambda r: np.exp(unit(r)), lambda r: np.abs(amounts(r))),
+    ("PoissonNLLLoss", unit, binary),
+    ("MeanAbsolutePercentageErrorLoss", unit, lambda r: 1 + binary(r)),
 ]
 
 
 @pytest.mark.parametrize(("loss", "outputs", "targets"), FITTING)
 def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> None:
     assert not found_at(OutputContract(), run_of(loss, outputs, targets))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize(("loss", "outputs", "targets"), FITTING)
+def test_what_fits_in_batches_of_few_rows_is_not_reported(
+    loss: str, outputs: Make, targets: Make, rows: int
+) -> None:
+    trial = run_of(loss, first(rows, outputs), first(rows, targets), 200)
+    assert not found_at(OutputContract(), trial)
+
+
+def advice_of(loss: str, outputs: Make, targets: Make) -> str:
+    outcomes = run_of(loss, outputs, targets).outcomes(OutputContract())
+    assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+    return " ".join(getattr(outcome, "advice", "") for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets", "is_advised"),
+    [
+        ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), one_hot, True),
+        ("BCEWithLogitsLoss", scores, one_hot, True),
+        ("MeanSquaredErrorLoss", lambda r: sigmoid(scores(r)), one_hot, True),
+        ("MeanSquaredErrorLoss", lambda r: softmax(scores(r)), one_hot, False),
+        ("MeanSquaredErrorLoss", scores, one_hot, False),
+        ("BinaryCrossentropyLoss", lambda r: sigmoid(scores(r)), several, False),
+        (
+            "BCEWithLogitsLoss",
+            lambda r: scores(r)[:, :2],
+            lambda r: np.eye(2)[binary(r)[:, 0].astype(int)],
+            False,
+        ),
+    ],
+)
+def test_classes_that_exclude_each_other_are_advice(
+    loss: str, outputs: Make, targets: Make, is_advised: bool
+) -> None:
+    assert ("classes exclude each other" in advice_of(loss, outputs, targets)) is is_advised
 
 
 @pytest.mark.parametrize(("loss", "outputs", "targets", "words"), BROKEN)
