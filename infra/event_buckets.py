@@ -46,23 +46,23 @@ def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
         region = client.head_bucket(Bucket=name).get("BucketRegion", client.meta.region_name)
         if region != client.meta.region_name:
             hint = f"its events stay there: deploy there, not in {client.meta.region_name}"
-            return _told(name, f"is in {region}; {hint}", is_silent=True)
+            return _reported(name, f"is in {region}; {hint}", is_silent=True)
         found = client.get_bucket_notification_configuration(Bucket=name)
         if EVENT_BRIDGE in found:
-            return _told(name, "sends its events to EventBridge", is_silent=False)
+            return _reported(name, "sends its events to EventBridge", is_silent=False)
         if not enable:
             hint = f"enable it: python -m infra.event_buckets --enable {name}"
-            return _told(name, f"sends no events to EventBridge; {hint}", is_silent=True)
+            return _reported(name, f"sends no events to EventBridge; {hint}", is_silent=True)
         # The request replaces the whole configuration, so it must contain the existing one.
         wanted: Any = {key: value for key, value in found.items() if key != "ResponseMetadata"}
         wanted[EVENT_BRIDGE] = {}
         client.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=wanted)
     except ClientError as error:
-        return _told(name, str(error), is_silent=True)
-    return _told(name, "sends its events to EventBridge from now on", is_silent=False)
+        return _reported(name, str(error), is_silent=True)
+    return _reported(name, "sends its events to EventBridge from now on", is_silent=False)
 
 
-def _told(name: str, what: str, *, is_silent: bool) -> bool:
+def _reported(name: str, what: str, *, is_silent: bool) -> bool:
     print(f"{name}: {what}", file=sys.stderr if is_silent else sys.stdout)
     return is_silent
 

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
 from hook_layer.storage.base import open_store
-from rule_runtime.cli.options import judged_or_stored
+from rule_runtime.cli.options import evaluated_or_stored
 from rule_runtime.cli.watch import shown
 from rule_runtime.live_page.follower import RunFollower
 from tests.rule_runtime.browser import ARGUMENTS, CHROMIUM
@@ -81,7 +81,7 @@ def run(place: Path, *arguments: str) -> None:
 def watched(run_uri: str) -> str:
     """Return what `watch` shows of a run, as a page without web fonts."""
     store = open_store(run_uri)
-    follower = RunFollower(store, judged_or_stored(store, None, None))
+    follower = RunFollower(store, evaluated_or_stored(store, None, None))
     while follower.look():
         pass
     console = Console(record=True, width=COLUMNS, file=io.StringIO())

@@ -12,7 +12,7 @@ from hook_layer.current_hook import CurrentHook
 from hook_layer.frameworks import FRAMEWORKS
 from hook_layer.run.session_log import SessionLog
 
-__all__ = ["note_unwatched", "say_why", "without_hook"]
+__all__ = ["log_reason", "note_unwatched", "without_hook"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -34,7 +34,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def say_why(reason: str) -> None:
+def log_reason(reason: str) -> None:
     """Say why nothing is captured of this process: to who watches the command, and to the log."""
     if CurrentHook.of_any_framework() is not None:
         return

@@ -43,7 +43,7 @@ class Resumption(Part):
     @property
     def has_new_checkpoint(self) -> bool:
         """Whether a checkpoint was saved since the last check."""
-        return self._checkpoints is not None and self._checkpoints.has_news
+        return self._checkpoints is not None and self._checkpoints.has_changes
 
     @property
     def looks_for_checkpoints(self) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.autopatch.uncaptured import say_why
+from hook_layer.autopatch.uncaptured import log_reason
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import STEP_ENDED, tensors_in, versions_of
@@ -166,7 +166,7 @@ class UnwatchedModels:
         try:
             reason = self._reason() if handles and self._is_missing() else ""
             if reason:
-                say_why(reason)
+                log_reason(reason)
         except Exception:
             logger.exception("finding the reason why nothing is captured failed")
 

@@ -37,7 +37,7 @@ class DueParameters:
         self._collector = collector
         self._known: WeakKeyDictionary[nn.Module, _Model] = WeakKeyDictionary()
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Check the models for changes before the cache is used again."""
         for model in self._known.values():
             model.is_checked = False

@@ -123,7 +123,7 @@ class TorchCapture(Part):
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()
-        self._parameters.look_again()
+        self._parameters.check_again()
         self._called_models.clear()
         self._tensors.begin_step()
         self._with_state.clear()
@@ -273,7 +273,7 @@ class TorchCapture(Part):
         if optimizer is None or self._gradients.all_announced:
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
-        self._parameters.look_again()  # FSDP2 has whole parameters during the forward pass
+        self._parameters.check_again()  # FSDP2 has whole parameters during the forward pass
         due = [self._parameters.gradients(model) for model in self._called_models]
         named = {name: p for each in due for name, (p, _) in each.items()}
         return self._gradients.find({name: p for name, p in named.items() if id(p) in chosen})

@@ -201,7 +201,7 @@ class CheckpointKeeper:
     # Training ------------------------------------------------------------------------------------
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there are new files that the next check may accept as a checkpoint."""
         return bool(self._files.changed())
 

@@ -72,7 +72,7 @@ class StopSignal:
         """Look once; errors are counted and logged once."""
         if self.requested is not None:
             return self.requested
-        first_look, self._first_look = self._first_look, False
+        first_check, self._first_look = self._first_look, False
         try:
             content = self._store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
             if content == self._ignored:
@@ -89,7 +89,7 @@ class StopSignal:
             if self.num_errors == 1:
                 logger.warning("looking for a stop request failed: %s", error)
             return None
-        if not self._means_us(request, first_look=first_look):
+        if not self._means_us(request, first_check=first_check):
             self._ignored = content
             return None
         level = logging.INFO if is_watched() else logging.WARNING
@@ -97,8 +97,8 @@ class StopSignal:
         self.requested = request
         return request
 
-    def _means_us(self, request: StopFile, *, first_look: bool) -> bool:
-        if request.run_id is not None or not first_look:
+    def _means_us(self, request: StopFile, *, first_check: bool) -> bool:
+        if request.run_id is not None or not first_check:
             return request.run_id in (None, self._run_id)
         logger.warning(
             "%s%s names no run and existed before this run, so it is ignored. To stop this "

@@ -254,7 +254,7 @@ class RunEvaluation:
             last_sequences=run.last_sequences,
             now=self.clock(),
             may_go_on=run.may_go_on,
-            look_again=run.reason is WakeReason.SWEEP or run.is_restart,
+            check_again=run.reason is WakeReason.SWEEP or run.is_restart,
         )
         return reconciler, quiet.judged(rule, after)
 

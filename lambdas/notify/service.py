@@ -194,7 +194,7 @@ def _has_no_change(state: EvaluationState) -> bool:
     """Return whether a rule was not evaluated, and all stored files are readable."""
     counts = state.counts
     is_whole = not (counts.unreadable or counts.missing or counts.given_up)
-    return state.has_found_nothing_to_judge and is_whole
+    return state.has_evaluated_nothing and is_whole
 
 
 def _requests_by_name(file: JobFile | None, rule: str) -> bool:

@@ -56,8 +56,8 @@ _OF_RULES: Final = (
 _rule_mistakes: Final = _RuleMistakes(logging.WARNING)
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib import metadata  # noqa: PLC0415 - every start would wait for it
 
         typer.echo(f"stepwatch {metadata.version('stepwatch')}")

@@ -117,19 +117,21 @@ def evaluate_run(
     rules: Sequence[tuple[str, Rule]],
     *,
     on_start: Callable[[int], None] | None = None,
-    on_judged: Callable[[str], None] = lambda _: None,
+    on_evaluated: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
 
-    `on_start` is called with the number of steps, `on_judged` for each step, in words.
+    `on_start` is called with the number of steps, `on_evaluated` for each step, in words.
 
     Raises:
         ValueError: If the URI cannot be opened.
         StorageError: If the storage cannot be read.
     """
-    from rule_runtime.engine.stored_run import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.engine.stored_run import evaluate_stored_run  # noqa: PLC0415 - loads numpy
 
-    return judge_stored_run(open_store(path), rules, on_start=on_start, on_judged=on_judged)
+    return evaluate_stored_run(
+        open_store(path), rules, on_start=on_start, on_evaluated=on_evaluated
+    )
 
 
 def exit_status_of_runs(
@@ -163,6 +165,6 @@ def displayed_status(state: EvaluationState) -> str:
     """Return the status to display; an Error can mean that the rule was not evaluated (yet)."""
     return status_text(
         state.status.value,
-        is_not_evaluated=state.has_found_nothing_to_judge,
+        is_not_evaluated=state.has_evaluated_nothing,
         needs_more=state.needs_more,
     )

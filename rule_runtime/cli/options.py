@@ -41,7 +41,7 @@ __all__ = [
     "RunArgument",
     "SessionArgument",
     "VerboseOption",
-    "judged_or_stored",
+    "evaluated_or_stored",
     "mistakes",
     "newest_run",
     "nothing_chosen",
@@ -184,7 +184,7 @@ def _end_with_mistake(error: object) -> NoReturn:
     raise typer.Exit(ExitStatus.NOT_JUDGED) from None
 
 
-def judged_or_stored(
+def evaluated_or_stored(
     store: Store, rules: Sequence[str] | None, pack: str | None
 ) -> list[tuple[str, Rule]] | RunRules:
     """Return the rules to evaluate on a run; by default, those that it configures.

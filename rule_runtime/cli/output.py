@@ -56,7 +56,7 @@ def verdicts_table(
     if len(states) <= FEW_RULES:
         return Group(_verdicts(states))
     loud = {name: state for name, state in states.items() if has_problem(state)}
-    silent = {n: s for n, s in states.items() if s.has_found_nothing_to_judge}
+    silent = {n: s for n, s in states.items() if s.has_evaluated_nothing}
     passed = [name for name in states if name not in loud and name not in silent]
     parts: list[RenderableType] = [_verdicts(loud)] if loud else []
     if passed:
@@ -82,7 +82,7 @@ def _verdicts(states: Mapping[str, EvaluationState]) -> Records:
     for name, state in states.items():
         evidence = state.evidence
         found = without_api_prefix(status_details(name, state))
-        details = state.reason if state.has_found_nothing_to_judge else found
+        details = state.reason if state.has_evaluated_nothing else found
         if evidence is not None:
             details += f". {evidence.seen} {evidence.remedy}"
         table.add_row(

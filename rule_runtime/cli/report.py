@@ -17,7 +17,7 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     RunArgument,
-    judged_or_stored,
+    evaluated_or_stored,
     mistakes,
     newest_run,
     progress,
@@ -87,7 +87,7 @@ def _made(path: str, rule: list[str] | None, pack: str | None, bar: Bar) -> Html
 def _verdicts(
     store: SharedReads, rule: list[str] | None, pack: str | None, bar: Bar
 ) -> Sequence[JobVerdict]:
-    from rule_runtime.engine.stored_run import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.engine.stored_run import evaluate_stored_run  # noqa: PLC0415 - loads numpy
     from rule_runtime.live_page.run_rules import RunRules  # noqa: PLC0415 - loads all rules
     from rule_runtime.reporting.job_verdicts import (  # noqa: PLC0415 - as above
         stored_verdicts,
@@ -95,10 +95,12 @@ def _verdicts(
     )
     from rule_runtime.reporting.run_reader import current_run_of  # noqa: PLC0415 - as above
 
-    rules = judged_or_stored(store, rule, pack)
+    rules = evaluated_or_stored(store, rule, pack)
     chosen = rules.find() if isinstance(rules, RunRules) else rules
     states = (
-        judge_stored_run(store, chosen, on_start=bar.begin, on_judged=bar.done) if chosen else {}
+        evaluate_stored_run(store, chosen, on_start=bar.begin, on_evaluated=bar.done)
+        if chosen
+        else {}
     )
     judged = verdicts_of(states)
     if not isinstance(rules, RunRules):

@@ -229,7 +229,7 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
             _print_cautions(chosen)
             for problem in chosen.problems:
                 _print_note(problem)
-            verdicts = [_judged(run, chosen) for run in runs]
+            verdicts = [_evaluated(run, chosen) for run in runs]
         _print_verdicts(verdicts, chosen, output, output_file, is_verbose=verbose)
     status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
     is_blind = any(run.coverage is not None and run.coverage.is_blind for run in verdicts)
@@ -238,11 +238,11 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     raise typer.Exit(status)
 
 
-def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
+def _evaluated(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
     if not run.name:  # some runs of a session may have saved nothing
         check_has_steps(run.path)
     with progress() as bar:
-        states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_judged=bar.done)
+        states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_evaluated=bar.done)
     from rule_runtime.reporting.coverage import (  # noqa: PLC0415 - loads numpy
         coverage_of,
         had_data,

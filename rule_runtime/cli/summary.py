@@ -26,7 +26,7 @@ _MAX_LINES_OF_ONE: Final = 5
 def has_problem(state: EvaluationState) -> bool:
     """Return whether a rule found an issue or failed."""
     is_issue = state.status is RuleStatus.ISSUES_FOUND
-    return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
+    return is_issue or (state.status is RuleStatus.ERROR and not state.has_evaluated_nothing)
 
 
 def coverage_line(runs: Sequence[RunVerdicts]) -> str:
@@ -78,7 +78,7 @@ class Summary:
                     yield _finding(prefix, name, state)
                 elif state.counts.advice:
                     yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}"))
-                elif name in self.required and state.has_found_nothing_to_judge:
+                elif name in self.required and state.has_evaluated_nothing:
                     status = displayed_status(state)
                     text = harmless(f"{prefix}{status}: {name}: {state.reason}")
                     yield Text(text, style="yellow")
@@ -104,7 +104,7 @@ def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
 
 def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
     early = sum(state.needs_more for state in states.values())
-    silent = sum(state.has_found_nothing_to_judge for state in states.values()) - early
+    silent = sum(state.has_evaluated_nothing for state in states.values()) - early
     if silent == len(states):
         return harmless(f"no rule was evaluated: {next(iter(states.values())).reason}")
     passed = len(states) - silent - early - sum(map(has_problem, states.values()))

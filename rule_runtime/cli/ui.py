@@ -16,7 +16,7 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     RunArgument,
-    judged_or_stored,
+    evaluated_or_stored,
     mistakes,
     newest_run,
 )
@@ -72,7 +72,7 @@ def ui(  # noqa: PLR0917 - each is an option of the command
                 "--expose to allow it"
             )
         store = open_store(newest_run(path))
-        follower = RunFollower(store, judged_or_stored(store, rule, pack))
+        follower = RunFollower(store, evaluated_or_stored(store, rule, pack))
         is_near = store.uri.startswith("file:")
         server.serve(
             follower,

@@ -25,7 +25,7 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     RunArgument,
-    judged_or_stored,
+    evaluated_or_stored,
     mistakes,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
@@ -80,7 +80,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
         run: str | None = _await_run(path, 0.0 if once else timeout, pause)
         while run is not None:
             store = open_store(run)
-            follower = RunFollower(store, judged_or_stored(store, rule, pack))
+            follower = RunFollower(store, evaluated_or_stored(store, rule, pack))
             console = Console() if output is OutputFormat.TABLE else None
             numbers = watch_run(follower, once=once, console=console, pause=pause)
             statuses |= {verdict.displayed_status for verdict in numbers.verdicts}

@@ -180,7 +180,7 @@ class WatchedSession:
                     self._command,
                     judge,
                     patience_s=self._options.patience_s,
-                    on_news=lambda: self._messages.changes(judge.runs, judge.stopped_by),
+                    on_findings=lambda: self._messages.changes(judge.runs, judge.stopped_by),
                     stdout=self._options.stdout,
                     environment=hooked_environment(config, notes_folder),
                     trainings=lambda: notes.trainings,

@@ -46,14 +46,14 @@ class NothingCaptured:
         if self._notes.runs:
             self._is_over = True
         elif self._notes.reason is not None:
-            self._say_why("nothing is captured yet")
+            self._log_reason("nothing is captured yet")
         elif self._is_late():
-            self._say_why(
+            self._log_reason(
                 f"nothing is captured yet, {_PATIENCE_S:.0f} s after the first import of a "
                 "framework; Stepwatch keeps looking"
             )
 
-    def _say_why(self, what: str) -> None:
+    def _log_reason(self, what: str) -> None:
         self._is_over = True
         self._say(f"{what}: {why_nothing(self._notes)}")
 

@@ -37,11 +37,11 @@ class ResultWriter:
             earlier = before.get(name)
             if earlier is None or earlier.status is not state.status:
                 self._changed_at_ms[name] = round(self._clock() * 1000)
-            has_news = earlier is None or (
+            has_changes = earlier is None or (
                 (earlier.status, earlier.evidence, earlier.ended)
                 != (state.status, state.evidence, state.ended)
             )
-            if state.status.is_final and has_news:
+            if state.status.is_final and has_changes:
                 self._put(name, state, run_id or "")
 
     def _put(self, name: str, state: EvaluationState, run_id: str) -> None:

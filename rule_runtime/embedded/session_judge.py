@@ -105,20 +105,20 @@ class SessionJudge:
         Raises:
             StorageError: A run cannot be read. The others were updated; the next call continues.
         """
-        has_news = False
+        has_changes = False
         failure: StorageError | None = None
         noted = {each.run.name: each for each in self._notes.runs}
         for name, each in noted.items():
             if name not in self._by_name:
                 self._begin(each.run)
-                has_news = True
+                has_changes = True
             self._by_name[name].run = each.run
         for name, judged in self._by_name.items():
             if judged.is_over:
                 continue
             is_final = is_over or (name in noted and noted[name].is_over)
             try:
-                has_news |= self._look_at(judged, is_final=is_final)
+                has_changes |= self._look_at(judged, is_final=is_final)
                 if not is_over:
                     self._stop_if_found(judged)
             except StorageError as error:
@@ -126,7 +126,7 @@ class SessionJudge:
         self._write()
         if failure is not None:
             raise failure
-        return has_news
+        return has_changes
 
     def end(self, status: int | None) -> None:
         """Write the command's result into the session, and into the runs that ended with it.
@@ -149,9 +149,9 @@ class SessionJudge:
         self._by_name[run.name] = JudgedRun(run, store, judge, cut)
 
     def _look_at(self, judged: JudgedRun, *, is_final: bool) -> bool:
-        has_news = judged.judge.look(is_over=is_final)
+        has_changes = judged.judge.look(is_over=is_final)
         judged.is_over = is_final
-        return has_news
+        return has_changes
 
     def _stop_if_found(self, judged: JudgedRun) -> None:
         """Stop the session if a finding of this run requires it, and the run if it is stopped."""

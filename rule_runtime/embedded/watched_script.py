@@ -72,7 +72,7 @@ def watch_process(
     judge: Judge,
     *,
     patience_s: float,
-    on_news: Callable[[], None] = lambda: None,
+    on_findings: Callable[[], None] = lambda: None,
     stdout: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
     trainings: Callable[[], Sequence[int]] = lambda: (),
@@ -90,7 +90,7 @@ def watch_process(
         command: The command.
         judge: The evaluation of the command's runs.
         patience_s: Seconds that it has to end after a stop request.
-        on_news: Called whenever verdicts may have changed.
+        on_findings: Called whenever verdicts may have changed.
         stdout: File descriptor for its standard output; None to inherit this process's.
         environment: Additional environment variables.
         trainings: Returns the ids of the training processes, including those that left the command.
@@ -107,7 +107,7 @@ def watch_process(
     process = _Processes(started, trainings)
     with _PassedOnSignals(process) as signals:
         try:
-            callbacks = (on_news, on_turn)
+            callbacks = (on_findings, on_turn)
             was_interrupted = _watch(process, judge, patience_s, callbacks, signals)
         except BaseException:
             process.signal_all(signal.SIGTERM)
@@ -118,7 +118,7 @@ def watch_process(
             judge.look(is_over=True)
         except StorageError as error:
             failure = error
-        on_news()
+        on_findings()
     return ProcessEnd(started.returncode, was_interrupted, signals.received, failure)
 
 
@@ -130,7 +130,7 @@ def _watch(
     signals: _PassedOnSignals,
 ) -> bool:
     """Watch a process to its end, and return whether Ctrl-C was pressed."""
-    on_news, on_turn = callbacks
+    on_findings, on_turn = callbacks
     stop = _Insistence(process, patience_s, (signal.SIGTERM, signal.SIGKILL))
     termination = _Insistence(process, patience_s, (signal.SIGKILL,))
     looks = _Looks(judge)
@@ -138,7 +138,7 @@ def _watch(
         while not process.have_ended_in(_TURN_S):
             on_turn()
             if looks.try_one():
-                on_news()
+                on_findings()
             if signals.received is not None:
                 termination.insist()
             elif judge.stopped_by is not None:

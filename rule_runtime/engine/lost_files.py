@@ -30,10 +30,10 @@ class LostFileSearch:
         self._feed = feed
         self._progress = feed.progress
 
-    def run_if_needed(self, *, has_news: bool) -> None:
+    def run_if_needed(self, *, has_changes: bool) -> None:
         """List the index only if known files do not show which others exist.
 
-        `has_news` is True if an unknown file was seen since the last listing.
+        `has_changes` is True if an unknown file was seen since the last listing.
         """
         progress = self._progress
         if progress.scan is not None:
@@ -44,7 +44,7 @@ class LostFileSearch:
         has_holes = any(worker.has_new_hole for worker in workers)
         lacks_names = bool(workers) and not progress.names_known
         is_forgotten = progress.has_forgotten
-        is_needed = is_forgotten or (has_news and (is_unnumbered or has_holes or lacks_names))
+        is_needed = is_forgotten or (has_changes and (is_unnumbered or has_holes or lacks_names))
         if is_needed and progress.room > 0:
             is_all = is_unnumbered or is_forgotten
             last = None if is_all else max(progress.pending_steps(), default=progress.fed_step)
@@ -76,15 +76,15 @@ class LostFileSearch:
         )
         for names in parts:
             unknown = [name for name in names if not progress.is_known(*name)]
-            has_news = self._feed.load(unknown)
+            has_changes = self._feed.load(unknown)
             progress.note_listed(names)
             progress.forget_surplus()
             is_complete = progress.room > 0
-            is_in_vain = scan.brief and bool(unknown) and not has_news
+            is_in_vain = scan.brief and bool(unknown) and not has_changes
             if is_in_vain or not is_complete:
                 break
             progress.scan = scan._replace(after=names[-1][0])
-            may_stop = has_news or not progress.has_unnumbered
+            may_stop = has_changes or not progress.has_unnumbered
             if may_stop and not self._feed.budget.allows_more():
                 return
         progress.scan = None

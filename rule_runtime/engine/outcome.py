@@ -238,7 +238,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             f"RuleEvaluationConditionMet: Evaluation of the rule {name} at step "
             f"{state.evidence.step} resulted in the condition being met\n{state.evidence.line}"
         )
-    elif state.has_found_nothing_to_judge:
+    elif state.has_evaluated_nothing:
         yet = " yet" if state.counts.is_undecided else ""
         text = f"{_INSUFFICIENT}Insufficient information to invoke rule {name}{yet}: {state.reason}"
     elif state.status is RuleStatus.ERROR:

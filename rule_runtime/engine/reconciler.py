@@ -56,7 +56,7 @@ class Reconciler:
         last_sequences: Mapping[str, int] | None = None,
         now: float | None = None,
         may_go_on: Callable[[], bool] | None = None,
-        look_again: bool = False,
+        check_again: bool = False,
     ) -> EvaluationState:
         """Return the state after feeding these files and the others that they imply.
 
@@ -71,7 +71,7 @@ class Reconciler:
             now: Seconds since the epoch; None to wait for workers forever.
             may_go_on: Called after each step and each part of a listing; False ends the call. None
                 for no limit.
-            look_again: True to list the index even if no file is known to be missing.
+            check_again: True to list the index even if no file is known to be missing.
         """
         self.has_more = False
         if state.counts.failure:
@@ -80,17 +80,17 @@ class Reconciler:
         feed = RunFeed(self._reader, self._rule, self._run, state, budget)
         end = RunEnd(feed, last_sequences or {})
         is_finishing = state.progress.finishing is not None
-        has_news = feed.take_in(files)
-        if has_news:
+        has_changes = feed.take_in(files)
+        if has_changes:
             end.restart_listing()
-        if state.ended and not (has_news or is_finishing):
+        if state.ended and not (has_changes or is_finishing):
             return state
         if not (state.ended or is_finishing):
             if not end.continue_replay():
                 self.has_more = True
                 return end.suspend() if ended else feed.state()
             asked_at = None if ended else now  # at the end no worker is awaited
-            self._follow(feed, has_news=has_news, now=asked_at, look_again=look_again)
+            self._follow(feed, has_changes=has_changes, now=asked_at, check_again=check_again)
             if feed.has_failed or not ended:
                 has_fed = feed.progress.fed_step > state.progress.fed_step
                 self.has_more = self._is_work_left(feed, now, has_fed=has_fed)
@@ -103,16 +103,16 @@ class Reconciler:
         return after
 
     def _follow(
-        self, feed: RunFeed, *, has_news: bool, now: float | None, look_again: bool
+        self, feed: RunFeed, *, has_changes: bool, now: float | None, check_again: bool
     ) -> None:
         """Feed ready steps while the run continues, and give up workers after the wait."""
         search, progress = LostFileSearch(feed), feed.progress
-        if has_news:
+        if has_changes:
             feed.read_num_workers()
-        _feed_ready(feed, search, has_news=has_news)
-        if look_again and _may_continue(feed):
+        _feed_ready(feed, search, has_changes=has_changes)
+        if check_again and _may_continue(feed):
             search.run(brief=True)
-            _feed_ready(feed, search, has_news=True)
+            _feed_ready(feed, search, has_changes=True)
         if now is None or not _may_continue(feed):
             return
         progress.note_waiting(now)
@@ -121,11 +121,11 @@ class Reconciler:
             progress.waiting = waiting._replace(looked=True)
             feed.read_num_workers()
             search.run(brief=False)
-            _feed_ready(feed, search, has_news=True)
+            _feed_ready(feed, search, has_changes=True)
             progress.note_waiting(now)
         if _may_continue(feed) and progress.is_overdue(now, self._patience):
             feed.give_up()
-            _feed_ready(feed, search, has_news=True)
+            _feed_ready(feed, search, has_changes=True)
             progress.note_waiting(now)
 
     def _is_work_left(self, feed: RunFeed, now: float | None, *, has_fed: bool) -> bool:
@@ -141,10 +141,10 @@ class Reconciler:
         return now is not None and progress.is_overdue(now, self._patience)
 
 
-def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_news: bool) -> None:
+def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_changes: bool) -> None:
     """Search for lost files if needed, and feed every step that is complete."""
     while True:
-        search.run_if_needed(has_news=has_news)
+        search.run_if_needed(has_changes=has_changes)
         steps = feed.progress.ready_steps()
         feed.feed_steps(steps)
         # Another listing can only find files that were dropped because of the limit.

@@ -95,10 +95,10 @@ class RunFeed:
 
     def take_in(self, files: Sequence[StepFile]) -> bool:
         """Record files of any run, in any order; return True if one can change the result."""
-        has_news = self._record(sorted(files, key=_name_of))
+        has_changes = self._record(sorted(files, key=_name_of))
         self.progress.forget_surplus()
         # A seen one without a number may be late: only the count shows it.
-        return has_news or any(each.index and each.index.sequence is None for each in files)
+        return has_changes or any(each.index and each.index.sequence is None for each in files)
 
     def load(self, names: Iterable[FileName]) -> bool:
         """Read index files and record them; return True if one of them was unknown."""
@@ -206,13 +206,13 @@ class RunFeed:
         return bool(self.evaluation.failure)
 
     def _record(self, files: Iterable[StepFile]) -> bool:
-        has_news = False
+        has_changes = False
         for file in files:
             if self._note(file):
-                has_news = True
+                has_changes = True
                 self._keep(file)
         self.progress.settle()
-        return has_news
+        return has_changes
 
     def _note(self, file: StepFile) -> bool:
         """Record a file; return True if it is an unknown one of this run, or unreadable."""

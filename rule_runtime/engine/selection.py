@@ -96,7 +96,7 @@ class SelectedTensorsRule(Rule):
         """Return the selected tensors of a step, possibly none."""
         return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
 
-    def judged_tensors(self, step: StepView) -> TensorRows:
+    def evaluated_tensors(self, step: StepView) -> TensorRows:
         """Return the selected tensors of a step.
 
         Raises:

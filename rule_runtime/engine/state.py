@@ -81,7 +81,7 @@ class EvaluationState(JsonRecord):
         return self.blocked_by or counts.failure or lacking or counts.last_problem or _NO_STEP
 
     @property
-    def has_found_nothing_to_judge(self) -> bool:
+    def has_evaluated_nothing(self) -> bool:
         """True for an Error without a fault: the run has no data that the rule evaluates."""
         has_failed = self.counts.failure or self.blocked_by
         return self.status is RuleStatus.ERROR and not has_failed
@@ -89,7 +89,7 @@ class EvaluationState(JsonRecord):
     @property
     def needs_more(self) -> bool:
         """True for an Error of a rule that had its data, and would decide with more of it."""
-        return self.has_found_nothing_to_judge and self.counts.is_undecided
+        return self.has_evaluated_nothing and self.counts.is_undecided
 
     @property
     def is_given_up(self) -> bool:

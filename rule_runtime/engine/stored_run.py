@@ -19,7 +19,7 @@ from rule_runtime.trial.sessions import one_run_at
 from rule_runtime.trial.shared_reads import SharedReads
 from rule_runtime.trial.step_index import list_index_files
 
-__all__ = ["evaluate", "judge_stored_run"]
+__all__ = ["evaluate", "evaluate_stored_run"]
 
 _STEPS_AT_ONCE: Final = FILES_AT_ONCE
 """Steps per turn of a rule: the number of one worker's files that are read together."""
@@ -50,15 +50,15 @@ def evaluate(
     named = named_rules(rules)
     run = one_run_at(os.fspath(path))
     check_has_steps(run)
-    return judge_stored_run(open_store(run), list(named.items()))
+    return evaluate_stored_run(open_store(run), list(named.items()))
 
 
-def judge_stored_run(
+def evaluate_stored_run(
     store: Store,
     rules: Sequence[tuple[str, Rule]],
     *,
     on_start: Callable[[int], None] | None = None,
-    on_judged: Callable[[str], None] = lambda _: None,
+    on_evaluated: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
 
@@ -68,7 +68,7 @@ def judge_stored_run(
         store: The trial's root; pass `SharedReads` to reuse its cache.
         rules: The rules by displayed name.
         on_start: Called with the number of steps, after listing all index files.
-        on_judged: Called with a message when all rules have evaluated a step.
+        on_evaluated: Called with a message when all rules have evaluated a step.
     """
     shared = store if isinstance(store, SharedReads) else SharedReads(store)
     run = current_run(shared)
@@ -87,7 +87,7 @@ def judge_stored_run(
         judged = min((judge.num_steps for judge in active if not judge.is_done), default=num_steps)
         for number in range(num_reported, min(judged, num_steps)):
             num_reported = number + 1
-            on_judged(f"{num_reported} of the steps evaluated")
+            on_evaluated(f"{num_reported} of the steps evaluated")
     return {judge.name: judge.state for judge in judges}
 
 

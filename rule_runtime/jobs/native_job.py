@@ -61,7 +61,7 @@ def described_training_job(
             "sagemaker", "describe_training_job", TrainingJobName=name
         )
     except AwsRequestError as error:
-        if is_needed and (why := _why_not_asked(aws, error)):
+        if is_needed and (why := _why_not_requested(aws, error)):
             raise NotRequestedError(
                 f"whether SageMaker runs {name!r} is not known: {why}"
             ) from error
@@ -79,7 +79,7 @@ def described_training_job(
     return answer
 
 
-def _why_not_asked(aws: Aws, error: AwsRequestError) -> str:
+def _why_not_requested(aws: Aws, error: AwsRequestError) -> str:
     """Return why SageMaker was not asked, and what to do; empty if it was asked."""
     if error.is_forbidden:
         return f"allow sagemaker:DescribeTrainingJob, or give output_path ({error})"

@@ -22,7 +22,7 @@ from rule_runtime.jobs.unmet_needs import (
     RAW,
     SavedCollections,
     is_true,
-    nothing_to_judge,
+    nothing_to_evaluate,
     stores_values,
 )
 
@@ -79,7 +79,7 @@ def saved_for_rules(
     parameters = hook.hook_parameters or {}
     said = {each.name: each for each in hook.collection_configs or ()}
     if rules and is_true(parameters.get("dry_run")):
-        raise nothing_to_judge([rule.name for rule in rules], "dry_run stores nothing")
+        raise nothing_to_evaluate([rule.name for rule in rules], "dry_run stores nothing")
     found = _with_needs(said, rules, parameters)
     kept = {
         name: each

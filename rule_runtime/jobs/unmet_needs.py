@@ -14,7 +14,14 @@ from rule_runtime.jobs.validation_steps import EVAL, too_few, without_validation
 if TYPE_CHECKING:
     from rule_runtime.jobs.rule_needs import RuleNeeds
 
-__all__ = ["HOOK_CONFIG", "RAW", "SavedCollections", "is_true", "nothing_to_judge", "stores_values"]
+__all__ = [
+    "HOOK_CONFIG",
+    "RAW",
+    "SavedCollections",
+    "is_true",
+    "nothing_to_evaluate",
+    "stores_values",
+]
 
 HOOK_CONFIG: Final = "hook_config"
 """Source of collections that no rule's configuration names."""
@@ -54,7 +61,7 @@ class SavedCollections:
         return [
             *_in_one_line(lacking),
             *idle.values(),
-            *self._rarely_judged(others),
+            *self._rarely_evaluated(others),
             *without_validation(rules, self.collections, self.hook),
         ]
 
@@ -68,7 +75,7 @@ class SavedCollections:
         if rule.collections and len(never) == len(rule.collections):
             bounds = "no multiple of save_interval is from start_step to before end_step"
             why = f"the hook saves {', '.join(never)} at no step ({bounds})"
-            raise nothing_to_judge([rule.name], why)
+            raise nothing_to_evaluate([rule.name], why)
         lacking = [f"the hook saves {name} at no step" for name in never]
         blamed: dict[str, None] = {}
         for each in rule.collections:
@@ -119,7 +126,7 @@ class SavedCollections:
             "save_interval of its collections_to_save"
         )
 
-    def _rarely_judged(self, rules: Sequence[RuleNeeds]) -> list[str]:
+    def _rarely_evaluated(self, rules: Sequence[RuleNeeds]) -> list[str]:
         """Return a warning about rules that see only the first step of a short run."""
         rare = {}
         for rule in rules:
@@ -157,7 +164,7 @@ def is_true(value: str | None) -> bool:
     return str(value).strip().lower() in _TRUE
 
 
-def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
+def nothing_to_evaluate(rules: Iterable[str], why: str) -> ValueError:
     """Return the error for rules without any saved data."""
     return ValueError(
         f"{', '.join(rules)} cannot be evaluated, because {why}: remove the rules, or "

@@ -56,7 +56,7 @@ class RunFollower:
         self._keys: dict[str, dict[int, str]] = {}
         self._steps: set[int] = set()
         self._found: set[tuple[str, str, int]] = set()
-        self._judged: list[JobVerdict] = []
+        self._evaluated: list[JobVerdict] = []
         self._stored: list[JobVerdict] = []
         self._verdicts: list[JobVerdict] = []
         self._refreshed_at = self._verdicts_at = clock()
@@ -132,10 +132,10 @@ class RunFollower:
             self._verdicts_at = self._clock()
             self._stored = stored_verdicts(self._store.uri, self._judge.run)
         if is_new or not before:
-            self._judged = verdicts_of(self._judge.states)
-        self._verdicts = self._stored or self._judged
+            self._evaluated = verdicts_of(self._judge.states)
+        self._verdicts = self._stored or self._evaluated
         if rules is not None:
-            self._verdicts = rules.shown(self._judged, self._stored)
+            self._verdicts = rules.shown(self._evaluated, self._stored)
         return self._verdicts != before
 
     def _watch_findings(self) -> None:

@@ -85,7 +85,7 @@ class Coverage:
 
 def had_data(state: EvaluationState) -> bool:
     """Return whether a rule evaluated a step, needs more of them, or failed while it did."""
-    return state.needs_more or not state.has_found_nothing_to_judge
+    return state.needs_more or not state.has_evaluated_nothing
 
 
 def coverage_of(

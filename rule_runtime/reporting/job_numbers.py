@@ -92,7 +92,7 @@ class JobNumbers:
         return [each for each in self.verdicts if each.status is RuleStatus.ISSUES_FOUND]
 
     @property
-    def not_judged(self) -> list[JobVerdict]:
+    def not_evaluated(self) -> list[JobVerdict]:
         """The verdicts of rules that were not evaluated or failed."""
         return [each for each in self.verdicts if each.status is RuleStatus.ERROR]
 

@@ -71,7 +71,7 @@ class JobVerdict:
     @classmethod
     def of_state(cls, name: str, state: EvaluationState) -> JobVerdict:
         """Return the verdict of a state."""
-        is_not_judged = state.has_found_nothing_to_judge
+        is_not_judged = state.has_evaluated_nothing
         summary, advice = _documentation(name)
         found = without_api_prefix(status_details(name, state))
         return cls(

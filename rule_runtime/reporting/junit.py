@@ -51,7 +51,7 @@ def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.El
         element.text = f"{details}\n{evidence.seen} {evidence.remedy}"
     elif state.needs_more:
         ET.SubElement(test, "skipped", {"message": _text(f"{NOT_EVALUATED_YET}: {state.reason}")})
-    elif state.has_found_nothing_to_judge and name not in required:
+    elif state.has_evaluated_nothing and name not in required:
         ET.SubElement(test, "skipped", {"message": _text(state.reason)})
     elif state.status is RuleStatus.ERROR:
         element = ET.SubElement(test, "error", {"type": name, "message": _text(state.reason)})

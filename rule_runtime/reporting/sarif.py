@@ -76,7 +76,7 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _notice(name: str, index: int, state: EvaluationState, *, is_required: bool) -> dict[str, Any]:
-    is_harmless = state.needs_more or (state.has_found_nothing_to_judge and not is_required)
+    is_harmless = state.needs_more or (state.has_evaluated_nothing and not is_required)
     text = f"{NOT_EVALUATED_YET}: {state.reason}" if state.needs_more else state.reason
     return {
         "level": "note" if is_harmless else "error",

@@ -49,7 +49,7 @@ class AllZero(SelectedTensorsRule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest percentage of zero elements with the threshold."""
-        rows = self.judged_tensors(step)
+        rows = self.evaluated_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():
             raise missing_values("the selected tensors")

@@ -88,7 +88,7 @@ class LossNotDecreasing(Rule):
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         if not len(rows):
             return NotApplicable("no loss was saved")
-        mode = self._judged_mode(step, memory)
+        mode = self._evaluated_mode(step, memory)
         if mode not in (step.mode.name, "GLOBAL"):
             return NotApplicable(f"losses of mode {mode} are evaluated: set mode to change that")
         due = self._due(step, rows, memory)
@@ -107,7 +107,7 @@ class LossNotDecreasing(Rule):
         )
         return finding(self, step, (rows, at), measured, message)
 
-    def _judged_mode(self, step: StepView, memory: Memory) -> str:
+    def _evaluated_mode(self, step: StepView, memory: Memory) -> str:
         """Return the mode to evaluate; a change of mode restarts the comparison."""
         seen = (memory.get("mode"), step.mode.name)
         mode: str = self.mode or next((mode for mode in _PRIORITY if mode in seen), "TRAIN")

@@ -152,7 +152,7 @@ class ExplodingTensor(SelectedTensorsRule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Find tensors with non-finite elements."""
-        rows = self.judged_tensors(step)
+        rows = self.evaluated_tensors(step)
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():

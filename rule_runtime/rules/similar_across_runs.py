@@ -74,7 +74,7 @@ class SimilarAcrossRuns(SelectedTensorsRule):
 
     def _compared(self, step: StepView, root: str) -> Outcome:
         """Compare the tensors of the step with those of another run."""
-        rows = with_numbers(self.judged_tensors(step))
+        rows = with_numbers(self.evaluated_tensors(step))
         try:
             other = step.in_other_trial(root)
         except OtherTrialError as error:

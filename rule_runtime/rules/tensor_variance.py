@@ -56,7 +56,7 @@ class TensorVariance(SelectedTensorsRule):
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the variances of the step with the thresholds."""
-        rows = self.judged_tensors(step)
+        rows = self.evaluated_tensors(step)
         num_finite = rows.column("size") - num_not_finite(rows)
         largest = np.inf if self.max_threshold is None else self.max_threshold
         smallest = -np.inf if self.min_threshold is None else self.min_threshold

@@ -145,7 +145,7 @@ class UnchangedTensor(SelectedTensorsRule):
 
         Memory: `rows`: previous step and streak of at most 2,048 tensors.
         """
-        rows = with_numbers(self.judged_tensors(step))
+        rows = with_numbers(self.evaluated_tensors(step))
         known = RowMemory(memory, rows.pairs)
         # Fingerprint 0 is not stored, so step n has n + 1.
         is_close, is_different = self._compared(step, rows, known.fingerprints - 1)

@@ -14,7 +14,7 @@ from tools import setup_environment as setup
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "setup_environment.py"
 
 
-def test_a_python_that_cannot_make_environments_is_told_of_and_leaves_nothing(
+def test_a_python_that_cannot_make_environments_is_reported_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     # What Debian's interpreter does without its venv package: a folder without an installer.

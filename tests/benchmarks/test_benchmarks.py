@@ -85,7 +85,7 @@ def test_the_command_prints_a_table_and_writes_a_file(tmp_path: Path) -> None:
         assert row["row"] in done.stdout
 
 
-def test_a_group_that_does_not_exist_is_told() -> None:
+def test_a_group_that_does_not_exist_is_reported() -> None:
     command = [sys.executable, "-m", "benchmarks", "statistic"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2

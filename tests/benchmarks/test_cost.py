@@ -285,11 +285,11 @@ def test_an_hour_of_a_job_is_its_share_of_a_million_steps(deployment: Deployment
 def test_the_help_tells_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["--help"])
-    told = " ".join(capsys.readouterr().out.split())
+    reported = " ".join(capsys.readouterr().out.split())
     for expected in ("(default: all; 10 with", "(default: 10; 1000 with", "(default: 1000; 4 with"):
-        assert expected in told
-    assert "steps from save to save (default: 100)" in told
-    assert "seconds that a step takes (default: 0.1)" in told
+        assert expected in reported
+    assert "steps from save to save (default: 100)" in reported
+    assert "seconds that a step takes (default: 0.1)" in reported
 
 
 def test_the_command_prints_a_comparison() -> None:
@@ -312,9 +312,9 @@ def test_the_sums_in_the_texts_are_those_of_the_model(
 
     dense, sparse = cents(deployment, 10), cents(deployment, 100)
     few_dense, few_sparse = cents(pair, 10), cents(pair, 100)
-    told = (
+    reported = (
         f"With its {len(deployment.rules)} rules a job of one worker that saves every 10 s costs "
         f"some {dense:.0f} cents an hour, one that saves every 100 s about {sparse:.0f} cent; with "
         f"two rules {few_dense:.0f} cent and {few_sparse:.1f} cents."
     )
-    assert told in " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert reported in " ".join(PAGE.read_text(encoding="utf-8").split())

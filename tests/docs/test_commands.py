@@ -94,10 +94,10 @@ def test_the_function_that_gets_findings_tells_them() -> None:
     ours = json.loads((folder / "notify.json").read_text())
     native = {"detail": json.loads((folder / "stop_job.json").read_text())}
     job = "mnist-7: NonFinite at step"
-    (told,) = names["lambda_handler"](ours, None)
-    assert told == f"{job} 500: gradient/conv.weight: 3 of 4 elements are NaN"
-    (told,) = names["lambda_handler"](native, None)  # without evidence
-    assert told.startswith(f"{job} None: RuleEvaluationConditionMet")
+    (reported,) = names["lambda_handler"](ours, None)
+    assert reported == f"{job} 500: gradient/conv.weight: 3 of 4 elements are NaN"
+    (reported,) = names["lambda_handler"](native, None)  # without evidence
+    assert reported.startswith(f"{job} None: RuleEvaluationConditionMet")
 
 
 def test_the_workflow_for_continuous_integration(tmp_path: Path) -> None:

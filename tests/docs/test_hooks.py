@@ -110,13 +110,13 @@ class TestInclusions:
             ("<!-- file: missing.json -->", "there is no missing.json"),
         ],
     )
-    def test_a_line_that_asks_for_nothing_there_is_told(
+    def test_a_line_that_asks_for_nothing_there_is_reported(
         self, root: Path, line: str, reason: str
     ) -> None:
         with pytest.raises(IncludeError, match=reason):
             written(root, **PAGES, wrong=f"# Wrong\n\n{line}")
 
-    def test_a_file_of_which_only_a_section_is_on_the_site_is_told(self, root: Path) -> None:
+    def test_a_file_of_which_only_a_section_is_on_the_site_is_reported(self, root: Path) -> None:
         with pytest.raises(IncludeError, match="no page includes the rest"):
             written(root, one="<!-- include: README.md#alarms -->")
 
@@ -165,7 +165,7 @@ class TestLinks:
         assert "![d](../images/d.png)" in page
 
     @pytest.mark.parametrize("target", ["../nowhere.py", "../../outside", "../README.md#nothing"])
-    def test_that_lead_nowhere_are_told(self, root: Path, target: str) -> None:
+    def test_that_lead_nowhere_are_reported(self, root: Path, target: str) -> None:
         with pytest.raises(IncludeError, match=r"which does not exist|has no heading"):
             written(root, **PAGES, page=f"# Page\n\n[x]({target})")
 
@@ -200,8 +200,8 @@ def test_no_line_is_lost_or_moved(lines: list[str]) -> None:
 @given(LINES)
 def test_what_is_in_a_fence_is_code(lines: list[str]) -> None:
     fenced = ["```py", *(line for line in lines if not line.startswith("```")), "```", "after"]
-    told = [is_code for _, is_code in lines_with_code("\n".join(fenced))]
-    assert told == [True] * (len(fenced) - 1) + [False]
+    reported = [is_code for _, is_code in lines_with_code("\n".join(fenced))]
+    assert reported == [True] * (len(fenced) - 1) + [False]
 
 
 class TestTables:

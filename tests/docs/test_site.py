@@ -41,9 +41,9 @@ def build(configuration: Path, site: Path) -> subprocess.CompletedProcess[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = build(ROOT / "mkdocs.yml", folder)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert [line for line in told.splitlines() if not line.startswith("INFO ")] == []
+    reported = done.stdout + done.stderr
+    assert done.returncode == 0, reported
+    assert [line for line in reported.splitlines() if not line.startswith("INFO ")] == []
     return folder
 
 

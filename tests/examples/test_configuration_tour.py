@@ -53,7 +53,7 @@ def test_a_stop_that_comes_to_what_it_must(ran: Ran) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"stop": replace(stops.HOOK_PARAMETERS, name="collections")}, "saved is"),
         ({"stop": replace(stops.HOOK_PARAMETERS, name="built-in-rules")}, "the rules are []"),
@@ -61,9 +61,9 @@ def test_a_stop_that_comes_to_what_it_must(ran: Ran) -> None:
         ({"stop": replace(stops.HOOK_PARAMETERS, tensorboard=stops.TENSORBOARD.tensorboard)}, "[]"),
     ],
 )
-def test_a_stop_that_does_not(ran: Ran, change: dict[str, Any], told: str) -> None:
+def test_a_stop_that_does_not(ran: Ran, change: dict[str, Any], reported: str) -> None:
     found = mistakes(replace(ran, **change))
-    assert any(told in text for text in found), found
+    assert any(reported in text for text in found), found
 
 
 @pytest.mark.parametrize("what", MISTAKES)

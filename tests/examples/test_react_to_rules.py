@@ -29,13 +29,13 @@ def test_the_pipeline_stops_the_job(printed: str) -> None:
 
 
 def test_the_subscriber_is_told_of_the_rules_and_of_the_job(printed: str) -> None:
-    told = events(printed)
+    reported = events(printed)
     for rule in ("LossNotDecreasing", "VanishingGradient"):
-        found = [line for line in told if f"{rule} IssuesFound at step " in line]
+        found = [line for line in reported if f"{rule} IssuesFound at step " in line]
         assert found  # EventBridge delivers at least once
         assert found[0].startswith("stepwatch.debugger: ")
-    assert told[-1] == "aws.sagemaker: the job is Stopped"
-    assert f"\n{len(told)} events came" in printed
+    assert reported[-1] == "aws.sagemaker: the job is Stopped"
+    assert f"\n{len(reported)} events came" in printed
 
 
 def test_the_owner_sees_the_verdicts_and_where_the_logs_are(printed: str) -> None:

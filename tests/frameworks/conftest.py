@@ -69,10 +69,10 @@ class SessionResults:
         self.num_passed += is_call and report.passed
         if report.passed and not is_call:
             return
-        told = {key: str(value) for key, value in report.user_properties}
-        if "property" in told:
+        reported = {key: str(value) for key, value in report.user_properties}
+        if "property" in reported:
             reason = {"reason": _reason(report)} if report.skipped else {}
-            self.contract.append({**told, "outcome": report.outcome, **reason})
+            self.contract.append({**reported, "outcome": report.outcome, **reason})
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

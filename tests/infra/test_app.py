@@ -51,21 +51,25 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     assert {function["Properties"]["Architectures"][0] for function in functions} == {"arm64"}
     variables = [function["Properties"]["Environment"]["Variables"] for function in functions]
     recommended = PACKS["recommended"]
-    rules = [told[RULE_CONFIGURATION_NAME] for told in variables if RULE_CONFIGURATION_NAME in told]
+    rules = [
+        reported[RULE_CONFIGURATION_NAME]
+        for reported in variables
+        if RULE_CONFIGURATION_NAME in reported
+    ]
     assert sorted(rules) == sorted([*recommended.parameters, JOB_RULES])
-    (stopping,) = [told[STOP_RULES] for told in variables if STOP_RULES in told]
+    (stopping,) = [reported[STOP_RULES] for reported in variables if STOP_RULES in reported]
     assert set(stopping.split(",")) == recommended.stops
     stops = ", ".join(sorted(recommended.stops))
-    told = done.stderr.splitlines()
+    reported = done.stderr.splitlines()
     assert (
         "infra: who can be stopped: only jobs that opted in, by StopTraining in job.json or by the "
         "tag stepwatch:debug-output (stepwatch:stop_policy = opt_in)"
-    ) in told
+    ) in reported
     assert (
         f"infra: findings of these rules stop them: {stops}; a job may ask for a stop by rules of "
         "its own"
-    ) in told
-    assert any(line.startswith("infra: nobody is notified; ") for line in told)
+    ) in reported
+    assert any(line.startswith("infra: nobody is notified; ") for line in reported)
     assert re.search(
         r"infra: layer \d+\.\d MiB of 250 \(\d+\.\d MiB zipped\), import of an evaluator \d",
         done.stderr,
@@ -138,7 +142,7 @@ def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ('{"context": {\n  "stepwatch:stage": "dev",\n}}', "is not valid JSON: line 3, column 1: "),
         ('{"app": "python"}', 'must be an object with an object "context"'),
@@ -146,14 +150,14 @@ def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role() -> None:
         ("[]", 'must be an object with an object "context"'),
     ],
 )
-def test_a_broken_cdk_json_is_told_in_one_line(
-    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_broken_cdk_json_is_reported_in_one_line(
+    text: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cdk.json").write_text(text)
     monkeypatch.setattr(application, "ROOT", tmp_path)
     with pytest.raises(SystemExit) as ended:
         application.main([])
-    assert str(ended.value).startswith(f"infra: {tmp_path / 'cdk.json'} {told}")
+    assert str(ended.value).startswith(f"infra: {tmp_path / 'cdk.json'} {reported}")
 
 
 def test_tags_of_the_stack_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_all_mistakes_stand_in_one_message() -> None:
     assert "stepwatch:max_silence_s" not in message, "a table has all keys, a message the nearest"
 
 
-def test_a_key_that_is_like_no_other_is_told_where_all_are() -> None:
+def test_a_key_that_is_like_no_other_is_reported_where_all_are() -> None:
     (mistake,) = mistakes(quux="1")
     assert mistake == (
         "stepwatch:quux = '1': unknown key; docs/reference/stack.md lists all settings"
@@ -295,7 +295,7 @@ def test_a_name_of_a_pack_can_be_given_to_another_rule() -> None:
     assert (rule.rule_to_invoke, rule.parameters) == ("NonFinite", {})
 
 
-def test_packs_that_cannot_be_asked_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packs_that_cannot_be_asked_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_settings, "TELL_PACKS", "raise SystemExit('no packs today')")
     with pytest.raises(RuleCheckError, match="no packs today"):
         read(rules="recommended")
@@ -323,7 +323,7 @@ def test_buckets_and_rules_share_a_functions_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "told"),
+    ("tags", "reported"),
     [
         ([{"Key": "aws:team", "Value": "ml"}], "tags: Key = 'aws:team': allowed: 1 to 128 letters"),
         ([{"Key": "team", "Value": "a*"}], "tags: Value = 'a*': allowed: at most 256 letters"),
@@ -331,11 +331,11 @@ def test_buckets_and_rules_share_a_functions_environment() -> None:
         ([{"Key": "team"}], "tags = [{'Key': 'team'}]: allowed: a list of "),
     ],
 )
-def test_tags_of_the_stack_that_aws_refuses_are_a_mistake(tags: Any, told: str) -> None:
+def test_tags_of_the_stack_that_aws_refuses_are_a_mistake(tags: Any, reported: str) -> None:
     context = {"stepwatch:rules": ["VanishingGradient"]}
     with pytest.raises(ConfigurationError) as caught:
         StepwatchConfig.from_context(context, tags)
-    assert caught.value.mistakes[0].startswith(told)
+    assert caught.value.mistakes[0].startswith(reported)
     assert StepwatchConfig.from_context(context, [{"Key": "team", "Value": "ml"}])
 
 

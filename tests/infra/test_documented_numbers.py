@@ -36,13 +36,13 @@ def pair() -> dict[str, int]:
 
 def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, int]) -> None:
     whole, text = counts(default_template), words_of("docs/reference/stack.md")
-    told = (
+    reported = (
         f"With the {len(RULES)} rules of `cdk.json`, the template has {whole['all']} resources: "
         f"{whole['functions']} functions, {whole['roles']} roles, {whole['queues']} queues, "
         f"{whole['alarms']} alarms and others. With two rules it has {pair['all']} resources, and "
         f"{pair['functions']} of them are functions."
     )
-    assert told in text
+    assert reported in text
     of_a_rule = (whole["all"] - pair["all"]) / (len(RULES) - 2)
     assert round(of_a_rule) == 10
     assert "A rule adds ten resources:" in text
@@ -54,12 +54,12 @@ def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, i
 def test_how_many_evaluations_may_run_at_once() -> None:
     config = StepwatchConfig.from_context(project_context())
     all_busy = len(RULES) * config.maximum_concurrency
-    told = f"so {len(RULES)} busy rules use {all_busy}."
-    assert told in words_of("docs/reference/stack.md")
+    reported = f"so {len(RULES)} busy rules use {all_busy}."
+    assert reported in words_of("docs/reference/stack.md")
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "reported"),
     [
         ("docs/tutorials/first-run.md", f": {len(RULES)} rules that rarely"),
         ("docs/how-to/jobs.md", f"evaluates the first {MAX_JOB_RULES} of the rules"),
@@ -69,5 +69,5 @@ def test_how_many_evaluations_may_run_at_once() -> None:
         ),
     ],
 )
-def test_how_many_rules_there_are(page: str, told: str) -> None:
-    assert told in words_of(page)
+def test_how_many_rules_there_are(page: str, reported: str) -> None:
+    assert reported in words_of(page)

@@ -19,8 +19,8 @@ REGION = "eu-west-1"
 def answer_whole(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
     """Say whether events go to EventBridge, which moto knows and leaves out of its answer."""
     for name, bucket in s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.items():
-        told = bucket.notification_configuration
-        if name in http_response.url and told is not None and told.event_bridge is not None:
+        reported = bucket.notification_configuration
+        if name in http_response.url and reported is not None and reported.event_bridge is not None:
             parsed["EventBridgeConfiguration"] = {}
 
 
@@ -47,19 +47,19 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("s3")
-def test_a_bucket_of_another_region_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bucket_of_another_region_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """EventBridge has its events there, and a deployment here never sees them."""
     where: Any = {"LocationConstraint": "eu-central-1"}
     elsewhere = boto3.client("s3", region_name="eu-central-1")
     elsewhere.create_bucket(Bucket="far-away", CreateBucketConfiguration=where)
     assert event_buckets.main(["--enable", "far-away"]) == 1
-    told = capsys.readouterr().err
-    assert told == (
+    reported = capsys.readouterr().err
+    assert reported == (
         "far-away: is in eu-central-1; its events stay there: deploy there, not in eu-west-1\n"
     )
 
 
-def test_a_silent_bucket_is_told_with_what_to_run(
+def test_a_silent_bucket_is_reported_with_what_to_run(
     s3: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert event_buckets.main(["loud", "silent"]) == 1
@@ -93,7 +93,9 @@ def test_switching_it_on_keeps_what_the_bucket_does_already(s3: Any) -> None:
     assert event_buckets.main(["silent"]) == 0
 
 
-def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bucket_that_is_not_there_is_reported(
+    s3: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert event_buckets.main(["absent"]) == 1
     assert "absent: " in capsys.readouterr().err
 

@@ -134,8 +134,8 @@ def test_the_longest_names_of_queues_are_short_enough_and_differ() -> None:
 def test_the_notifier_can_link_to_the_logs_of_a_rule(
     template: Template, rules: dict[str, Any]
 ) -> None:
-    told = variables(template, "Notify")
-    groups = told[environment.RULE_LOG_GROUPS]["Fn::Join"][1]
+    reported = variables(template, "Notify")
+    groups = reported[environment.RULE_LOG_GROUPS]["Fn::Join"][1]
     text = "".join(p if isinstance(p, str) else f"<{p['Ref']}>" for p in groups)
     parts = {rule: f"Rule{rule}" for rule in rules} | {JOB_RULES: "JobRulesBuiltIn"}
     assert json.loads(text).keys() == parts.keys()
@@ -143,21 +143,21 @@ def test_the_notifier_can_link_to_the_logs_of_a_rule(
         _, function = function_of(template, parts[rule])
         assert function["LoggingConfig"]["LogGroup"] == {"Ref": group.strip("<>")}
     topic, _ = only(resources(template, "AWS::SNS::Topic"), "Alerts")
-    assert told[environment.TOPIC_ARN] == {"Ref": topic}
+    assert reported[environment.TOPIC_ARN] == {"Ref": topic}
 
 
 def test_settings_reach_the_function_that_stops_jobs(
     template: Template, full_template: Template
 ) -> None:
-    told = variables(template, "StopJob")
-    assert told[environment.STOP_POLICY] == "opt_in"
-    assert told[environment.STOP_RULES] == "explosion"
-    assert told[environment.STOP_OBSERVED_RULES] == ""
-    assert told[environment.DEPLOYED_RULES] == "VanishingGradient,explosion,LossNotDecreasing"
-    assert told[environment.STOP_CONFIRM_S] == "600"
-    assert told[environment.STOP_MIN_RULES] == "1"
-    assert told[environment.STOP_PLATFORMS] == ""
-    assert told[environment.STOP_TAG] == "stepwatch:debug-output"
+    reported = variables(template, "StopJob")
+    assert reported[environment.STOP_POLICY] == "opt_in"
+    assert reported[environment.STOP_RULES] == "explosion"
+    assert reported[environment.STOP_OBSERVED_RULES] == ""
+    assert reported[environment.DEPLOYED_RULES] == "VanishingGradient,explosion,LossNotDecreasing"
+    assert reported[environment.STOP_CONFIRM_S] == "600"
+    assert reported[environment.STOP_MIN_RULES] == "1"
+    assert reported[environment.STOP_PLATFORMS] == ""
+    assert reported[environment.STOP_TAG] == "stepwatch:debug-output"
     assert variables(full_template, "StopJob")[environment.STOP_PLATFORMS] == "batch,ecs"
 
 
@@ -187,5 +187,5 @@ def test_no_environment_exceeds_what_lambda_takes(default_template: Template) ->
         return longest.get(types.get(value.get("Ref", ""), ""), 100)
 
     for function in resources(default_template, "AWS::Lambda::Function").values():
-        told = function["Environment"]["Variables"]
-        assert sum(len(name) + size(value) for name, value in told.items()) < 4096
+        reported = function["Environment"]["Variables"]
+        assert sum(len(name) + size(value) for name, value in reported.items()) < 4096

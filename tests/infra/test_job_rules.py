@@ -31,21 +31,21 @@ NAMES = {"JobRulesBuiltIn": JOB_RULES, "JobRulesCustom": CUSTOM_RULES}
 @pytest.mark.parametrize("part", sorted(NAMES))
 def test_both_are_told_which_names_and_files_there_are(full_template: Template, part: str) -> None:
     """Whose a configuration is they find out each for itself, so both have to know all."""
-    told = variables(full_template, part)
-    assert told[environment.RULE_CONFIGURATION_NAME] == NAMES[part]
-    assert environment.RULE_PARAMETERS not in told
-    assert told[environment.DEPLOYED_RULES] == "explosion"
+    reported = variables(full_template, part)
+    assert reported[environment.RULE_CONFIGURATION_NAME] == NAMES[part]
+    assert environment.RULE_PARAMETERS not in reported
+    assert reported[environment.DEPLOYED_RULES] == "explosion"
     bucket, _ = only(resources(full_template, "AWS::S3::Bucket"), "JobRulesFiles")
-    assert told[environment.CUSTOM_RULE_BUCKET] == {"Ref": bucket}
-    files = json.loads(told[environment.CUSTOM_RULES])
+    assert reported[environment.CUSTOM_RULE_BUCKET] == {"Ref": bucket}
+    files = json.loads(reported[environment.CUSTOM_RULES])
     assert files == {"team/mine.py": "ab" * 32, "yours.py": "cd" * 32}
     assert function_of(full_template, part)[1]["RecursiveLoop"] == "Allow"
 
 
 def test_without_files_there_is_no_function_that_runs_them(template: Template) -> None:
-    told = variables(template, "JobRules")
-    assert told[environment.RULE_CONFIGURATION_NAME] == JOB_RULES
-    assert not told.keys() & {environment.CUSTOM_RULE_BUCKET, environment.CUSTOM_RULES}
+    reported = variables(template, "JobRules")
+    assert reported[environment.RULE_CONFIGURATION_NAME] == JOB_RULES
+    assert not reported.keys() & {environment.CUSTOM_RULE_BUCKET, environment.CUSTOM_RULES}
     assert "CustomRuleBucketName" not in template["Outputs"]
 
 

@@ -83,11 +83,13 @@ def test_every_function_that_fails_raises_an_alarm(default_template: Template, m
 def test_late_verdicts_of_every_rule_raise_an_alarm(template: Template) -> None:
     ((_, alarm),) = alarms(template, "VerdictLatency").items()
     dimensions = [{d["Name"]: d["Value"] for d in found["Dimensions"]} for found in watched(alarm)]
-    told = [
+    reported = [
         function["Environment"]["Variables"]
         for function in resources(template, "AWS::Lambda::Function").values()
     ]
-    rules = [names[RULE_CONFIGURATION_NAME] for names in told if RULE_CONFIGURATION_NAME in names]
+    rules = [
+        names[RULE_CONFIGURATION_NAME] for names in reported if RULE_CONFIGURATION_NAME in names
+    ]
     assert sorted(d["rule"] for d in dimensions) == sorted(rules)
     assert {d["service"] for d in dimensions} == {"evaluate_rule"}
     assert alarm["Threshold"] == 60_000
@@ -229,11 +231,11 @@ def written_by(function: str) -> list[re.Pattern[str]]:
 def environment_of(template: Template, function: str, rule: str | None) -> dict[str, Any]:
     """Return the variables of a function; those of a rule's evaluator, if a rule is named."""
     (found,) = [
-        told
+        reported
         for deployed in resources(template, "AWS::Lambda::Function").values()
         if deployed["Handler"].split(".")[1] == function
-        for told in [deployed["Environment"]["Variables"]]
-        if rule == told.get(RULE_CONFIGURATION_NAME)
+        for reported in [deployed["Environment"]["Variables"]]
+        if rule == reported.get(RULE_CONFIGURATION_NAME)
     ]
     return dict(found)
 
@@ -250,8 +252,8 @@ def test_metrics_are_those_that_the_functions_write(
     assert {metric for _, metric, _ in shown} >= {"VerdictLatency", "StopsNotConfirmed", "Requests"}
     for namespace, metric, dimensions in shown:
         function = dimensions["service"]
-        told = environment_of(found, function, dimensions.get("rule"))
-        monkeypatch.setenv(METRICS_NAMESPACE, told[METRICS_NAMESPACE])
+        reported = environment_of(found, function, dimensions.get("rule"))
+        monkeypatch.setenv(METRICS_NAMESPACE, reported[METRICS_NAMESPACE])
         rest = {key: value for key, value in dimensions.items() if key != "service"}
         telemetry = Telemetry(function, **rest)
         with telemetry.invocation(None):

@@ -140,7 +140,7 @@ def called_into(made: Deployment) -> Any:
     return record
 
 
-def test_what_waits_is_told_and_left_alone(
+def test_what_waits_is_reported_and_left_alone(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployment.send("letters", {"a": 1}, {"a": 2})
@@ -163,14 +163,14 @@ def test_nothing_waits(deployment: Deployment, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "no event waits in Stepwatch-dev\n"
 
 
-def test_of_very_many_events_the_first_are_told(
+def test_of_very_many_events_the_first_are_reported(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(redrive, "MAX_TOLD", 3)
     deployment.send("letters", *({"number": number} for number in range(8)))
     assert redrive.main([]) == 1
-    first, *told, last = capsys.readouterr().out.splitlines()
-    assert (first, len(told), last) == ("Explosion: 8 events wait", 3, "    and 5 more")
+    first, *reported, last = capsys.readouterr().out.splitlines()
+    assert (first, len(reported), last) == ("Explosion: 8 events wait", 3, "    and 5 more")
 
 
 def test_it_asks_for_the_documented_rights_and_no_others(
@@ -232,7 +232,7 @@ WAKE = {"source": "stepwatch.debugger", "detail": {"DebugOutputUri": "s3://t/m/"
         (message("{no json"), "no event: {no json, waits for less than a minute"),
     ],
 )
-def test_a_waiting_event_is_told_in_a_line(waiting: dict[str, Any], line: str) -> None:
+def test_a_waiting_event_is_reported_in_a_line(waiting: dict[str, Any], line: str) -> None:
     assert described(waiting, NOW) == line
 
 
@@ -273,7 +273,7 @@ def test_all_of_them_at_once(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("body", ["no JSON", "[1]", '"text"'])
-def test_what_is_no_event_stays_and_is_told(
+def test_what_is_no_event_stays_and_is_reported(
     deployment: Deployment, capsys: pytest.CaptureFixture[str], body: str
 ) -> None:
     deployment.send("stop_job", body, FAILED_CALL)
@@ -302,7 +302,7 @@ def test_what_cannot_be_handed_over_stays(
     assert len(deployment.bodies("stop_job")) == 1
 
 
-def test_a_name_that_nobody_has_is_told(
+def test_a_name_that_nobody_has_is_reported(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del deployment
@@ -311,7 +311,7 @@ def test_a_name_that_nobody_has_is_told(
     assert "unknown: Explosio; give one of Explosion, finish_job" in capsys.readouterr().err
 
 
-def test_a_stage_that_is_not_deployed_is_told(deployment: Deployment) -> None:
+def test_a_stage_that_is_not_deployed_is_reported(deployment: Deployment) -> None:
     del deployment
     with pytest.raises(SystemExit, match=r"infra: .*Stepwatch-prod"):
         redrive.main(["--stage", "prod"])
@@ -329,7 +329,7 @@ def test_the_stack_tells_what_it_needs(template: Template) -> None:
     assert RULE_QUEUE_URLS in finish["Properties"]["Environment"]["Variables"]
 
 
-def test_the_documented_lines_are_those_that_are_told() -> None:
+def test_the_documented_lines_are_those_that_are_reported() -> None:
     text = (DOCS / "how-to" / "alarms.md").read_text(encoding="utf-8")
     block = text.partition("as long as some do:\n\n")[2].partition("\n\n")[0]
     shown = [line.removeprefix("    ") for line in block.splitlines()]
@@ -337,13 +337,13 @@ def test_the_documented_lines_are_those_that_are_told() -> None:
     key = "mnist-7/debug-output/index/000000000/000000000120_worker_0.json"
     of_bucket = {"detail": {"bucket": {"name": "my-bucket"}, "object": {"key": key}}}
     answer = {"errorType": "ClientError", "errorMessage": "AccessDenied"}
-    told = [
+    reported = [
         message({**FAILED_CALL, "responsePayload": answer}, 12 * 60),
         message(of_bucket, 3 * 3600),
         message({"detail": {"DebugOutputUri": root, "Rule": "NonFinite"}}, 2 * 3600),
     ]
     lines = [line for line in shown if line.startswith("    ")]
-    assert lines == [f"    {described(each, NOW)}" for each in told]
+    assert lines == [f"    {described(each, NOW)}" for each in reported]
     assert [line for line in shown if line not in lines] == [
         f"stop_job: {counted(1, 'wait')}",
         f"NonFinite: {counted(2, 'wait')}",

@@ -98,8 +98,8 @@ def test_every_bucket_is_watched_and_known_to_every_function(full_template: Temp
     _, rule = only(resources(full_template, "AWS::Events::Rule"), "Ruleexplosion")
     assert {text_of(name) for name in rule["EventPattern"]["detail"]["bucket"]["name"]} == names
     for part in ("Ruleexplosion", "Sweep", "FinishJob", "StopJob", "Notify"):
-        told = text_of(variables(full_template, part)[environment.TENSOR_BUCKET_NAMES])
-        assert set(told.split(",")) == names
+        reported = text_of(variables(full_template, part)[environment.TENSOR_BUCKET_NAMES])
+        assert set(reported.split(",")) == names
     outputs = full_template["Outputs"]
     assert set(text_of(outputs["TensorBucketNames"]["Value"]).split(",")) == names
 

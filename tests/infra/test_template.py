@@ -120,15 +120,15 @@ def test_events_reach_the_evaluator(template: Template, rule_name: str) -> None:
 def test_evaluator_is_told_its_rule(
     template: Template, rules: dict[str, dict[str, Any]], rule_name: str
 ) -> None:
-    told = variables(template, logical_part(rule_name))
-    assert told[environment.RULE_CONFIGURATION_NAME] == rule_name
-    parameters = json.loads(told[environment.RULE_PARAMETERS])
+    reported = variables(template, logical_part(rule_name))
+    assert reported[environment.RULE_CONFIGURATION_NAME] == rule_name
+    parameters = json.loads(reported[environment.RULE_PARAMETERS])
     given = {"rule_to_invoke": rule_name, **rules[rule_name]}
     assert parameters == {key: str(value) for key, value in given.items()}
-    assert told[environment.EVENT_BUS_NAME] == "default"
-    assert told[environment.WORKER_WAIT_S] == "600"
-    assert told[environment.WORKER_WAIT_STEPS] == "20"
-    assert {environment.STATE_TABLE_NAME, environment.TENSOR_BUCKET_NAMES} <= told.keys()
+    assert reported[environment.EVENT_BUS_NAME] == "default"
+    assert reported[environment.WORKER_WAIT_S] == "600"
+    assert reported[environment.WORKER_WAIT_STEPS] == "20"
+    assert {environment.STATE_TABLE_NAME, environment.TENSOR_BUCKET_NAMES} <= reported.keys()
 
 
 @pytest.mark.parametrize("rule_name", RULE_NAMES)

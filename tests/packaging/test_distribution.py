@@ -112,8 +112,8 @@ def test_a_fresh_environment_has_the_package_and_the_command(installed: Path) ->
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert first == f"{version} Rule"
     assert all(Path(file).is_relative_to(installed.parent) for file in files), files
-    told = run(installed / "stepwatch", "--help", cwd=installed, PYTHONPATH="")
-    assert "Watch every step of a training job" in told
+    reported = run(installed / "stepwatch", "--help", cwd=installed, PYTHONPATH="")
+    assert "Watch every step of a training job" in reported
     shown = run(installed / "stepwatch", "--version", cwd=installed, PYTHONPATH="")
     assert shown == f"stepwatch {version}\n"
 
@@ -130,5 +130,5 @@ trial.end()
 import stepwatch
 print(stepwatch.evaluate("run", ["ExplodingTensor"])["ExplodingTensor"].status.value)
 """
-    told = run(installed / "python", "-c", code, cwd=tmp_path, PYTHONPATH="")
-    assert told == "IssuesFound\n"
+    reported = run(installed / "python", "-c", code, cwd=tmp_path, PYTHONPATH="")
+    assert reported == "IssuesFound\n"

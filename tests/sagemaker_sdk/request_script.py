@@ -148,14 +148,14 @@ def inside_pairs() -> dict[str, tuple[str, str]]:
 
 
 def main() -> None:
-    told = {
+    reported = {
         "rules": rule_pairs(),
         "hooks": hook_pairs(),
         "inside": inside_pairs(),
         "variable": refused_variable(),
         "lost": told_of_lost_actions(),
     }
-    print(json.dumps(told))
+    print(json.dumps(reported))
 
 
 def told_of_lost_actions() -> list[str]:

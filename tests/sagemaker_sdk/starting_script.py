@@ -47,8 +47,8 @@ def main(bucket: str, source_dir: str) -> None:
     )
     started = start(job, source_dir, session)
     summary = job.job(started).rule_job_summary()
-    told = [[each["RuleConfigurationName"], each["RuleEvaluationStatus"]] for each in summary]
-    print(json.dumps({"request": requests[-1], "started": started, "summary": told}))
+    reported = [[each["RuleConfigurationName"], each["RuleEvaluationStatus"]] for each in summary]
+    print(json.dumps({"request": requests[-1], "started": started, "summary": reported}))
 
 
 def start(job: PreparedJob, source_dir: str, session: Any) -> str:

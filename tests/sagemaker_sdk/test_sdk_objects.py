@@ -64,7 +64,7 @@ def test_a_variable_of_a_pipeline_is_refused_with_its_reason(version: str) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_actions_that_the_sdk_leaves_out_are_told(version: str) -> None:
+def test_actions_that_the_sdk_leaves_out_are_reported(version: str) -> None:
     (message,) = said_in(version)["lost"]
     assert "Overfit" in message
     assert "action_json" in message

@@ -233,6 +233,6 @@ def _wrong_announcements(found: Outcome) -> Iterator[str]:
         return
     right = {key: evidence.to_json()[key] for key in ("step", "tensor", "worker", "value")}
     for event in found.announced:
-        told = {key: (event.evidence or {}).get(key) for key in right}
-        if event.status == found.verdict and told != right:
-            yield f"announced with {told}, right: {right}"
+        reported = {key: (event.evidence or {}).get(key) for key in right}
+        if event.status == found.verdict and reported != right:
+            yield f"announced with {reported}, right: {right}"

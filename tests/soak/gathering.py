@@ -129,8 +129,8 @@ class Gathering:
                     detail["RunId"],
                     status["RuleConfigurationName"],
                 )
-                told = Announcement(status["RuleEvaluationStatus"], detail.get("Evidence"))
-                found[key].append(told)
+                reported = Announcement(status["RuleEvaluationStatus"], detail.get("Evidence"))
+                found[key].append(reported)
                 self._sqs.delete_message(
                     QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"]
                 )

@@ -107,12 +107,12 @@ def _results(findings: Findings, problems: list[Problem]) -> Table:
     table = Table("what must be", "checked", "wrong", title="Result")
     wrong = Counter(problem.kind for problem in problems)
     verdicts = Counter(found.verdict for found in findings.outcomes)
-    told = ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items()))
+    reported = ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items()))
     num_events = sum(len(found.announced) for found in findings.outcomes)
     num_stops = sum(len(stop.requests) for stop in findings.stops)
     num_evaluations = str(len(findings.outcomes))
     rows = [
-        (VERDICT, "every verdict right: status, evidence, steps, memory", told),
+        (VERDICT, "every verdict right: status, evidence, steps, memory", reported),
         (LOST, "none lost", num_evaluations),
         (TRANSITION, "one transition each, noted as announced", num_evaluations),
         (EVENT, "each announced on the bus", f"{num_events} events"),

@@ -101,7 +101,7 @@ def test_what_is_right_is_right() -> None:
         ({"expected": None}, checking.WRITER),
     ],
 )
-def test_what_is_wrong_is_told(changes: dict[str, Any], kind: str) -> None:
+def test_what_is_wrong_is_reported(changes: dict[str, Any], kind: str) -> None:
     assert kinds(right(**changes)) == {kind}
 
 

@@ -27,7 +27,7 @@ def train(hook: Hook, steps: int = 21) -> None:
 
 def num_judged(run: Path) -> int:
     states = stepwatch.evaluate(run)
-    return sum(not state.has_found_nothing_to_judge for state in states.values())
+    return sum(not state.has_evaluated_nothing for state in states.values())
 
 
 def test_the_rules_of_a_pack_can_judge_what_a_hook_saves_for_them(tmp_path: Path) -> None:

@@ -82,17 +82,17 @@ def test_a_sound_training_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "rule", "told"),
+    ("data", "rule", "reported"),
     [
         ("leak", "SuspiciouslyGood", "inputs: column 8 predicts the target labels"),
         ("unscaled", "InputStatistics", "inputs: has a root mean square of "),
     ],
 )
-def test_faulty_inputs_are_found(data: str, rule: str, told: str, tmp_path: Path) -> None:
+def test_faulty_inputs_are_found(data: str, rule: str, reported: str, tmp_path: Path) -> None:
     evaluations = judged(train(tmp_path / "faulty", 1e-3, data))
     evidence = evaluations[rule].evidence
     assert evidence is not None
-    assert told in evidence.sentence
+    assert reported in evidence.sentence
 
 
 @pytest.mark.parametrize("data", ["sound", "normalised"])

@@ -58,7 +58,7 @@ def train(
     return folder
 
 
-def told(path: Path, rule: Rule) -> str:
+def reported(path: Path, rule: Rule) -> str:
     """Return what a rule found in a run, empty if nothing, of at least one step that it judged."""
     evaluation = Evaluation.fresh(rule)
     for view in views_of(path):
@@ -83,22 +83,22 @@ def test_each_gradient_is_that_of_the_parameter_that_it_moves(tmp_path: Path) ->
 
 def test_a_learning_rate_of_zero_is_the_optimiser_s(tmp_path: Path) -> None:
     folder = train(tmp_path / "run", keras.optimizers.SGD(0.0), num_steps=270)
-    assert "has a gradient, of mean size" in told(folder, DeadOptimizer())
-    assert not told(folder, MissingGradient())
-    assert told(folder, UnchangedTensor(tensor_regex=("kernel",)))
+    assert "has a gradient, of mean size" in reported(folder, DeadOptimizer())
+    assert not reported(folder, MissingGradient())
+    assert reported(folder, UnchangedTensor(tensor_regex=("kernel",)))
 
 
 def test_a_frozen_part_is_no_issue(tmp_path: Path) -> None:
     folder = train(tmp_path / "run", keras.optimizers.SGD(0.01), num_steps=120, frozen=True)
-    assert not told(folder, DeadOptimizer())
-    assert not told(folder, UnchangedTensor(tensor_regex=("kernel",)))
+    assert not reported(folder, DeadOptimizer())
+    assert not reported(folder, UnchangedTensor(tensor_regex=("kernel",)))
 
 
 def test_gradients_that_are_accumulated_beside_a_normalisation(tmp_path: Path) -> None:
     optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=64)
     folder = train(tmp_path / "run", optimizer, num_steps=150)
-    assert not told(folder, DeadOptimizer())
-    assert not told(folder, MissingGradient())
+    assert not reported(folder, DeadOptimizer())
+    assert not reported(folder, MissingGradient())
 
 
 @pytest.mark.parametrize("units", [4, FEATURES])
@@ -119,5 +119,5 @@ def test_one_time_step_has_no_state_before_it(tmp_path: Path, kind: str, units: 
     (first, *_) = views_of(tmp_path / "run")
     recurrent = [name for name in first.tensors().names if "recurrent_kernelGrad" in name]
     assert not np.any(first.value(recurrent[0]))
-    assert not told(tmp_path / "run", MissingGradient())
-    assert not told(tmp_path / "run", VanishingGradient())
+    assert not reported(tmp_path / "run", MissingGradient())
+    assert not reported(tmp_path / "run", VanishingGradient())

@@ -82,7 +82,7 @@ def test_a_loss_outlives_the_hook_that_looked_into_its_graph(trial: WrittenTrial
     assert training.gradients()["gradient/dense0_bias"].tolist() == [2.0] * 10
 
 
-def test_a_backend_that_hides_the_insides_is_told_of(
+def test_a_backend_that_hides_the_insides_is_reported(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = every_step(trial, save_all=True)

@@ -68,7 +68,7 @@ def test_the_current_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ({"save_config": 3}, "save_config"),
     ],
 )
-def test_mistakes_are_told_when_the_hook_is_made(
+def test_mistakes_are_reported_when_the_hook_is_made(
     trial: WrittenTrial, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(HookConfigurationError, match=message):

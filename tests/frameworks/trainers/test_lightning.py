@@ -106,8 +106,8 @@ def test_a_loss_that_is_a_function_is_known_in_training_and_validation(trial: Wr
         values = trial.values(step)
         name = "CrossEntropyLoss"
         assert {f"{name}_input_0", f"{name}_input_1"} <= values.keys()
-        own, told = values[f"{name}_output_0"], values["Loss_output_0"]
-        assert float(own) == pytest.approx(float(told), rel=1e-6)
+        own, reported = values[f"{name}_output_0"], values["Loss_output_0"]
+        assert float(own) == pytest.approx(float(reported), rel=1e-6)
 
 
 def test_accumulated_gradients_are_one_step(trial: WrittenTrial) -> None:

@@ -27,7 +27,7 @@ class Model:
 
     def names(self) -> list[str]:
         """Return the names of what is due in another step."""
-        self.due.look_again()
+        self.due.check_again()
         parameters = self.due.parameters(self.net)
         gradients = self.due.gradients(self.net)
         for name, (parameter, _) in parameters.items():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import hook_layer.pytorch as smd
 from hook_layer.storage import open_store
 from hook_layer.testing.written_trial import WrittenTrial
-from rule_runtime.engine.stored_run import judge_stored_run
+from rule_runtime.engine.stored_run import evaluate_stored_run
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 
 
@@ -76,7 +76,7 @@ def test_a_layer_in_a_plain_container(
 
 def test_a_rule_finds_that_nobody_trains_it(trial: WrittenTrial) -> None:
     train(trial, Net(lambda layer: [layer]))
-    state = judge_stored_run(open_store(trial.uri), [("dead", DeadOptimizer())])["dead"]
+    state = evaluate_stored_run(open_store(trial.uri), [("dead", DeadOptimizer())])["dead"]
     assert state.evidence is not None
     assert "Net_blocks.0" in state.evidence.sentence
 

@@ -51,7 +51,7 @@ def test_it_follows_from_the_deployed_rules(tmp_path: Path) -> None:
     load_hook_configuration(tmp_path / "stepwatch.json", environ={"TRAINING_JOB_NAME": "my-job"})
 
 
-def test_rules_that_no_hook_can_serve_are_told(tmp_path: Path) -> None:
+def test_rules_that_no_hook_can_serve_are_reported(tmp_path: Path) -> None:
     deployed = {RULE_PARAMETERS: json.dumps({"rule_to_invoke": "VanishingGradients"})}
     with pytest.raises(RuleCheckError, match="VanishingGradients"):
         written(tmp_path / "stepwatch.json", deployed)

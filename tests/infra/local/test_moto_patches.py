@@ -112,8 +112,8 @@ def test_objects_send_events_as_s3_does(bench: Any) -> None:
     s3.put_bucket_notification_configuration(
         Bucket="tensors", NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
-    told = s3.get_bucket_notification_configuration(Bucket="tensors")
-    assert told["EventBridgeConfiguration"] == {}
+    reported = s3.get_bucket_notification_configuration(Bucket="tensors")
+    assert reported["EventBridgeConfiguration"] == {}
     bench.subscribe("all", {"source": ["aws.s3"]}, {"Arn": arn})
     tag = s3.put_object(Bucket="tensors", Key="a b", Body=b"12345")["ETag"]
     s3.put_object(Bucket="tensors", Key="c", Body=b"")

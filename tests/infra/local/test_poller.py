@@ -199,7 +199,7 @@ def test_failed_events_are_retried_then_reported(on_event: tuple[Any, str]) -> N
     assert record["responsePayload"]["errorMessage"] == "as told"
 
 
-def test_an_unforeseen_error_is_told_and_does_not_end_the_polling(
+def test_an_unforeseen_error_is_reported_and_does_not_end_the_polling(
     on_event: tuple[Any, str],
 ) -> None:
     bench, _ = on_event

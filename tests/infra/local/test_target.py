@@ -184,7 +184,7 @@ def test_each_function_has_its_own_log(target: LocalTarget) -> None:
     assert sorted(logs) == sorted(f"{function['FunctionName']}.log" for function in listed)
 
 
-def test_mistakes_in_the_context_are_told() -> None:
+def test_mistakes_in_the_context_are_reported() -> None:
     with pytest.raises(DeploymentError, match="stepwatch:stop_policy = 'never'"):
         synthesise({"stepwatch:stop_policy": "never"})
 

@@ -71,7 +71,7 @@ class TestParametersThatMakeNoRule:
         evaluate(pipeline, write(1))
         assert pipeline.statuses() == ["InProgress", "IssuesFound"]
 
-    def test_are_told_and_taken_back_when_they_are_corrected(
+    def test_are_reported_and_taken_back_when_they_are_corrected(
         self, pipeline: MemoryPipeline, write: Callable[..., str]
     ) -> None:
         correct = pipeline.parameters

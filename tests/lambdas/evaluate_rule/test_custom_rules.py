@@ -96,9 +96,9 @@ def test_each_style_finds_the_issue(
         pipeline.forget()
         assert pipeline.invoke([record]) == []
     pipeline.deliver()
-    told = pipeline.verdict()
-    assert told["RuleEvaluationStatus"] == "IssuesFound"
-    assert f"at step {first} resulted in the condition being met" in told["StatusDetails"]
+    reported = pipeline.verdict()
+    assert reported["RuleEvaluationStatus"] == "IssuesFound"
+    assert f"at step {first} resulted in the condition being met" in reported["StatusDetails"]
     counts = json.loads(pipeline.state_item()["counts"]["S"])
     assert (counts["evaluated"], counts["not_evaluated"], counts["failure"]) == (6, 0, "")
     evidence = json.loads(pipeline.state_item()["evidence"]["S"])
@@ -128,10 +128,12 @@ def test_a_rule_that_raises_ends_as_error_with_its_line_and_harms_no_other_job(
     upload(pipeline, run, OTHER_ROOT, broken)
     pipeline.deliver()
     by_job = {event["TrainingJobName"]: event for event in pipeline.announced()}
-    (told,) = by_job["mnist-7"]["DebugRuleEvaluationStatuses"]
-    assert told["RuleEvaluationStatus"] == "Error"
-    assert "has no attribute 'treshold'" in told["StatusDetails"]
-    assert "(broken.py, line 16: if abs_mean < self.treshold:), at step 0" in told["StatusDetails"]
+    (reported,) = by_job["mnist-7"]["DebugRuleEvaluationStatuses"]
+    assert reported["RuleEvaluationStatus"] == "Error"
+    assert "has no attribute 'treshold'" in reported["StatusDetails"]
+    assert (
+        "(broken.py, line 16: if abs_mean < self.treshold:), at step 0" in reported["StatusDetails"]
+    )
     (other,) = by_job["mnist-6"]["DebugRuleEvaluationStatuses"]
     assert other["RuleEvaluationStatus"] == "NoIssuesFound"
 
@@ -148,9 +150,9 @@ def test_a_file_that_was_changed_is_not_run(
     configure = custom_rules(FILES, pinned={"native.py": "0" * 64})
     upload(pipeline, run_of(is_sick=True), ROOT, configure("native.py", **STYLES["native"][1]))
     pipeline.deliver()
-    told = pipeline.verdict()
-    assert told["RuleEvaluationStatus"] == "Error"
-    assert f"but {'0' * 64} is pinned" in told["StatusDetails"]
+    reported = pipeline.verdict()
+    assert reported["RuleEvaluationStatus"] == "Error"
+    assert f"but {'0' * 64} is pinned" in reported["StatusDetails"]
     custom_rules(FILES)
     pipeline.put_marker()
     pipeline.deliver()
@@ -177,9 +179,9 @@ def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
         pipeline.patch.setattr(clients.s3(), "get_object", refused)
     upload(pipeline, run_of(is_sick=True), ROOT, configure("late.py", **STYLES["native"][1]))
     pipeline.deliver()
-    told = pipeline.verdict()
-    assert told["RuleEvaluationStatus"] == "Error"
-    assert "s3://rules/late.py" in told["StatusDetails"]
+    reported = pipeline.verdict()
+    assert reported["RuleEvaluationStatus"] == "Error"
+    assert "s3://rules/late.py" in reported["StatusDetails"]
     pipeline.patch.undo()
 
 
@@ -221,7 +223,7 @@ class TestSettings:
         assert found.sha256_of("s3://rules/a.py") == "ab" * 32
 
     @pytest.mark.parametrize(
-        ("bucket", "files", "told"),
+        ("bucket", "files", "reported"),
         [
             ("rules", "", "STEPWATCH_CUSTOM_RULES is not set"),
             ("", "{}", "STEPWATCH_CUSTOM_RULE_BUCKET is not set"),
@@ -230,7 +232,9 @@ class TestSettings:
             ("Rules!", "{}", "no name of a bucket"),
         ],
     )
-    def test_one_without_the_other_is_told(self, bucket: str, files: str, told: str) -> None:
+    def test_one_without_the_other_is_reported(
+        self, bucket: str, files: str, reported: str
+    ) -> None:
         more = {environment.CUSTOM_RULE_BUCKET: bucket, environment.CUSTOM_RULES: files}
-        with pytest.raises(SettingsError, match=told):
+        with pytest.raises(SettingsError, match=reported):
             EvaluateRuleSettings.from_environment({**self.VARIABLES, **more})

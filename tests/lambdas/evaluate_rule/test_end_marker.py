@@ -57,7 +57,7 @@ def test_who_has_not_finds_them(pipeline: MemoryPipeline, trial_files: Any) -> N
         b'{"RunId": "r", "Sequences": {' + b" " * 10_000_000 + b"}}",
     ],
 )
-def test_a_marker_that_cannot_be_read_ends_the_current_run_and_is_told(
+def test_a_marker_that_cannot_be_read_ends_the_current_run_and_is_reported(
     pipeline: MemoryPipeline, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline.store.put(END_MARKER, content)

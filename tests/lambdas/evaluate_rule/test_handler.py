@@ -448,7 +448,7 @@ def test_what_one_call_has_no_time_for_goes_through_the_functions_own_queue(
     assert json.loads(pipeline.state_item()["counts"]["S"])["evaluated"] == 6
 
 
-def test_an_unusable_environment_is_told_at_once(pipeline: Pipeline) -> None:
+def test_an_unusable_environment_is_reported_at_once(pipeline: Pipeline) -> None:
     pipeline.patch.delenv("STEPWATCH_STATE_TABLE_NAME")
     pipeline.patch.setenv("STEPWATCH_RULE_PARAMETERS", "[]")
     with pytest.raises(ValueError, match=r"RULE_PARAMETERS.*STATE_TABLE_NAME is not set"):

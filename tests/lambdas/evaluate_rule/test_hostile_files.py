@@ -35,10 +35,10 @@ def index_files(draw: st.DrawFn, valid: bytes) -> bytes:
 def end_markers(valid: bytes) -> st.SearchStrategy[bytes]:
     """Return end markers, most of which tell something that cannot be."""
     sequences = st.dictionaries(st.sampled_from(["worker_0", "worker_9", ""]), NUMBERS)
-    told = st.fixed_dictionaries({"RunId": st.sampled_from([RUN, "a#b", 5])}).flatmap(
+    reported = st.fixed_dictionaries({"RunId": st.sampled_from([RUN, "a#b", 5])}).flatmap(
         lambda run: sequences.map(lambda last: json.dumps({**run, "Sequences": last}).encode())
     )
-    return st.sampled_from([valid, b"", b"\xff#", b"[" * 10_000, RUN.encode()]) | told
+    return st.sampled_from([valid, b"", b"\xff#", b"[" * 10_000, RUN.encode()]) | reported
 
 
 @settings(max_examples=150, deadline=None)

@@ -59,7 +59,7 @@ def configure(jobs: Pipeline, *rules: Any, run: str = RUN) -> None:
     jobs.put_job(run, debug_rule_configurations=rules)
 
 
-def told(jobs: Pipeline) -> dict[str, list[str]]:
+def reported(jobs: Pipeline) -> dict[str, list[str]]:
     """Return the statuses that were announced since, in order, by rule."""
     found: dict[str, list[str]] = {}
     for detail in jobs.announced():
@@ -94,7 +94,7 @@ class TestWhatAJobConfigures:
         jobs.put_step(0)
         jobs.put_marker()
         jobs.deliver()
-        statuses = told(jobs)
+        statuses = reported(jobs)
         assert statuses.pop("Strict")[-1] == "IssuesFound"
         assert statuses.pop("Lenient")[-1] == "NoIssuesFound"
         assert statuses == {}
@@ -108,14 +108,14 @@ class TestWhatAJobConfigures:
         configure(jobs, {"RuleConfigurationName": "NonFinite"})
         jobs.put_step(0, num_nan=1)
         jobs.deliver()
-        assert told(jobs) == {"NonFinite": ["InProgress", "IssuesFound"]}
+        assert reported(jobs) == {"NonFinite": ["InProgress", "IssuesFound"]}
 
     def test_a_deployed_name_is_left_to_its_function(self, jobs: Pipeline) -> None:
         """Whatever the job says that it stands for; that function tells what is wrong with it."""
         configure(jobs, rule(DEPLOYED, "NonFinite"), rule("Overfit", "Nothing"), rule("own"))
         jobs.put_step(0)
         jobs.deliver()
-        assert told(jobs) == {"own": ["InProgress"]}
+        assert reported(jobs) == {"own": ["InProgress"]}
         job = Registration(
             URI, "mnist-7", rules={DEPLOYED: RequestedRule({"rule_to_invoke": "NonFinite"})}
         )
@@ -141,7 +141,7 @@ class TestWhatAJobConfigures:
             jobs.put_step(step)
             jobs.deliver()
         assert reads == [ROOT + JOB_FILE] * 2, "once, and once more after registering"
-        assert told(jobs) == {}
+        assert reported(jobs) == {}
 
     def test_a_run_that_begins_later_has_its_own(self, jobs: Pipeline) -> None:
         configure(jobs, rule("first"))
@@ -150,7 +150,7 @@ class TestWhatAJobConfigures:
         configure(jobs, rule("second"), run=NEXT_RUN)
         jobs.put_step(0, run=NEXT_RUN, num_nan=1)
         jobs.deliver()
-        assert told(jobs) == {"first": ["InProgress"], "second": ["InProgress", "IssuesFound"]}
+        assert reported(jobs) == {"first": ["InProgress"], "second": ["InProgress", "IssuesFound"]}
 
 
 class TestWhatNobodyCanEvaluate:
@@ -179,14 +179,14 @@ class TestWhatNobodyCanEvaluate:
             jobs.deliver()
         jobs.put_marker()
         jobs.deliver()
-        statuses = told(jobs)
+        statuses = reported(jobs)
         assert statuses.pop("x") == ["InProgress", "Error"]
         assert words in reason(jobs, "x")
         assert statuses.pop("healthy")[-1] == "NoIssuesFound", "it harms no other rule"
         grow_quiet(jobs, "x", 86_430)
         assert jobs.sweep() == 1
         jobs.deliver()
-        assert told(jobs) == {}
+        assert reported(jobs) == {}
         assert jobs.sweep() == 0, "it has come to its end"
 
     def test_a_file_that_is_not_pinned(
@@ -200,7 +200,7 @@ class TestWhatNobodyCanEvaluate:
         configure(jobs, rule("x", "Mine", source_s3_uri="s3://rules/mine.py"), pinned)
         jobs.put_step(0)
         jobs.deliver()
-        assert told(jobs) == {"x": ["InProgress", "Error"]}, "the other function runs the other"
+        assert reported(jobs) == {"x": ["InProgress", "Error"]}, "the other function runs the other"
         text = reason(jobs, "x")
         assert "s3://rules/mine.py" in text
         assert "stepwatch:custom_rules; pinned are s3://rules/0.py, " in text
@@ -215,7 +215,7 @@ class TestWhatNobodyCanEvaluate:
         jobs.deliver()
         jobs.put_step(1)
         jobs.deliver()
-        statuses = told(jobs)
+        statuses = reported(jobs)
         assert statuses.pop(PROBLEMS) == ["InProgress", "Error"]
         assert statuses == {f"own-{number:02}": ["InProgress"] for number in range(MAX_JOB_RULES)}
         text = reason(jobs, PROBLEMS)
@@ -234,7 +234,7 @@ class TestWhatNobodyCanEvaluate:
         configure(jobs, rule("NonFinite", "Nothing"), odd)
         jobs.put_step(0)
         jobs.deliver()
-        assert told(jobs) == {name: ["InProgress", "Error"] for name in ("NonFinite", PROBLEMS)}
+        assert reported(jobs) == {name: ["InProgress", "Error"] for name in ("NonFinite", PROBLEMS)}
         text = reason(jobs, PROBLEMS)
         assert "'NonFinite' is there again as entry 2, which alone counts" in text
         assert "RuleParameters are ['threshold'], but must be an object" in reason(
@@ -257,11 +257,11 @@ class TestWhoComesBack:
         jobs.deliver()
         jobs.put_step(1, num_nan=1)
         jobs.aws("sqs").purge_queue(QueueUrl=jobs.queue_url)  # nobody is told of the step
-        assert told(jobs) == {"one": ["InProgress"], "two": ["InProgress"]}
+        assert reported(jobs) == {"one": ["InProgress"], "two": ["InProgress"]}
         grow_quiet(jobs, "one", 120)
         assert jobs.sweep() == 1
         jobs.deliver()
-        assert told(jobs) == {"one": ["IssuesFound"]}
+        assert reported(jobs) == {"one": ["IssuesFound"]}
 
     def test_silence_ends_it(self, jobs: Pipeline) -> None:
         configure(jobs, rule("one"))
@@ -270,7 +270,7 @@ class TestWhoComesBack:
         grow_quiet(jobs, "one", 86_430)
         jobs.sweep()
         jobs.deliver()
-        assert told(jobs) == {"one": ["InProgress", "NoIssuesFound"]}
+        assert reported(jobs) == {"one": ["InProgress", "NoIssuesFound"]}
 
     def test_the_end_that_sagemaker_tells_ends_all(self, jobs: Pipeline) -> None:
         configure(jobs, rule("one"), rule("two"))
@@ -287,19 +287,19 @@ class TestWhoComesBack:
         assert jobs.finish(event) == "1 evaluations are due"
         jobs.deliver()
         ended = ["InProgress", "NoIssuesFound"]
-        assert told(jobs) == {"one": ended, "two": ended}
+        assert reported(jobs) == {"one": ended, "two": ended}
 
-    def test_a_rule_that_job_json_has_no_more_is_told(self, jobs: Pipeline) -> None:
+    def test_a_rule_that_job_json_has_no_more_is_reported(self, jobs: Pipeline) -> None:
         configure(jobs, rule("one"))
         jobs.put_step(0)
         jobs.deliver()
         configure(jobs, rule("two"), run=NEXT_RUN)
         jobs.forget()
-        told(jobs)
+        reported(jobs)
         grow_quiet(jobs, "one", 120)
         jobs.sweep()
         jobs.deliver()
-        assert told(jobs) == {"one": ["Error"]}
+        assert reported(jobs) == {"one": ["Error"]}
         assert "no longer deployed or configured in job.json" in reason(jobs, "one")
 
     def test_a_rule_that_is_deployed_no_more_goes_on_where_a_job_configures_it(
@@ -315,7 +315,7 @@ class TestWhoComesBack:
         jobs.forget()
         jobs.put_step(1, num_nan=1)
         jobs.deliver()
-        assert told(jobs) == {"watch": ["InProgress", "IssuesFound"]}
+        assert reported(jobs) == {"watch": ["InProgress", "IssuesFound"]}
 
     def test_several_rules_share_the_time_and_all_come_to_their_end(self, jobs: Pipeline) -> None:
         names = [f"own-{number}" for number in range(4)]
@@ -334,7 +334,7 @@ class TestWhoComesBack:
                         QueueUrl=jobs.queue_url, ReceiptHandle=record["handle"]
                     )
         assert calls > 2
-        assert {name: statuses[-1] for name, statuses in told(jobs).items()} == dict.fromkeys(
+        assert {name: statuses[-1] for name, statuses in reported(jobs).items()} == dict.fromkeys(
             names, "IssuesFound"
         )
 

@@ -109,7 +109,7 @@ def test_the_same_event_again_is_no_matter(running: Pipeline) -> None:
     assert running.statuses() == ["NoIssuesFound"]
 
 
-def test_a_rule_that_saw_no_step_is_told_as_such(pipeline: Pipeline) -> None:
+def test_a_rule_that_saw_no_step_is_reported_as_such(pipeline: Pipeline) -> None:
     pipeline.put_job()
     pipeline.put_step(0)
     records = pipeline.receive()
@@ -271,7 +271,7 @@ class TestWhatFails:
         with pytest.raises(ClientError):
             running.finish(state_change("InProgress", "Interrupted"))
 
-    def test_an_unusable_environment_is_told_at_once(
+    def test_an_unusable_environment_is_reported_at_once(
         self, running: Pipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv(environment.RULE_QUEUE_URLS, "[]")

@@ -48,7 +48,7 @@ def judged(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_it_is_written_when_the_verdict_is_told(judged: Pipeline) -> None:
+def test_it_is_written_when_the_verdict_is_reported(judged: Pipeline) -> None:
     assert report(judged) is None
     details = judged.announced()
     assert [judged.finish(event_of(detail)) for detail in details][-1] == WRITTEN
@@ -127,8 +127,10 @@ def test_what_cannot_be_written_is_counted_and_no_error(
 ) -> None:
     monkeypatch.setattr(clients.s3(), "put_object", refusal("AccessDenied"))
     assert judged.finish(event_of(judged.announced()[-1])) == NOTHING
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[:1] == "{"]
-    assert any("ReportsNotWritten" in line for line in told)
+    reported = [
+        json.loads(line) for line in capsys.readouterr().out.splitlines() if line[:1] == "{"
+    ]
+    assert any("ReportsNotWritten" in line for line in reported)
 
 
 @given(event=JSON_VALUES | st.builds(event_of, JSON_VALUES))

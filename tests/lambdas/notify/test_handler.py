@@ -30,10 +30,10 @@ OF_PACK = {"RuleConfigurationName": RULE, "Pack": "recommended"}
 
 
 def attributes(message: dict[str, Any]) -> dict[str, str]:
-    return {name: told["Value"] for name, told in message["MessageAttributes"].items()}
+    return {name: reported["Value"] for name, reported in message["MessageAttributes"].items()}
 
 
-def nothing_to_judge(pipeline: Pipeline) -> dict[str, Any]:
+def nothing_to_evaluate(pipeline: Pipeline) -> dict[str, Any]:
     """Let a job end of which nothing was saved; return the detail of the event that tells it."""
     pipeline.put_job()
     pipeline.put_marker()
@@ -89,7 +89,7 @@ class TestOurEvents:
         (message,) = mailbox.messages()
         assert "https://" not in message["Message"]
 
-    def test_one_message_for_each_transition_however_often_it_is_told(
+    def test_one_message_for_each_transition_however_often_it_is_reported(
         self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         event = own_event(finding_of(pipeline))
@@ -104,7 +104,9 @@ class TestOurEvents:
         (message,) = mailbox.messages()
         assert f"Run: {NEXT_RUN}" in message["Message"], "another run is another transition"
 
-    def test_an_error_is_told_with_its_reason(self, pipeline: Pipeline, mailbox: Mailbox) -> None:
+    def test_an_error_is_reported_with_its_reason(
+        self, pipeline: Pipeline, mailbox: Mailbox
+    ) -> None:
         pipeline.put_job(debug_rule_configurations=({"RuleConfigurationName": RULE},))
         pipeline.put_marker()
         pipeline.deliver()
@@ -118,7 +120,7 @@ class TestOurEvents:
     def test_that_there_was_nothing_to_judge_is_told_to_nobody_who_did_not_ask(
         self, pipeline: Pipeline, mailbox: Mailbox, asked: Any
     ) -> None:
-        error = nothing_to_judge(pipeline)
+        error = nothing_to_evaluate(pipeline)
         pipeline.put_job(debug_rule_configurations=asked)
         mailbox.tell(own_event(error))
         assert mailbox.messages() == []
@@ -132,12 +134,12 @@ class TestOurEvents:
     def test_a_pack_that_cannot_be_one_leaves_a_rule_asked_for_by_its_name(
         self, pipeline: Pipeline, mailbox: Mailbox, pack: Any
     ) -> None:
-        error = nothing_to_judge(pipeline)
+        error = nothing_to_evaluate(pipeline)
         pipeline.put_job(debug_rule_configurations=({**OF_PACK, "Pack": pack},))
         mailbox.tell(own_event(error))
         assert len(mailbox.messages()) == 1
 
-    def test_what_a_rule_of_a_pack_finds_is_told(
+    def test_what_a_rule_of_a_pack_finds_is_reported(
         self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         mailbox.tell(own_event(finding_of(pipeline, debug_rule_configurations=(OF_PACK,))))
@@ -157,7 +159,7 @@ class TestOurEvents:
         (message,) = mailbox.messages()
         assert message["Subject"] == "Stepwatch: ExplodingTensor could not evaluate mnist-7"
 
-    def test_other_statuses_are_told_where_the_operator_says_so(
+    def test_other_statuses_are_reported_where_the_operator_says_so(
         self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
         pipeline.put_job()
@@ -253,9 +255,9 @@ class TestOurEvents:
         )
         mailbox.tell(own_event(finding_of(pipeline, actions=actions)))
         (message,) = mine.messages()
-        told = attributes(message)
-        assert json.loads(told["ActionEmail"]) == ["me@example.com", "my-team@example.com"]
-        assert json.loads(told["ActionSMS"]) == ["+4930123456"]
+        reported = attributes(message)
+        assert json.loads(reported["ActionEmail"]) == ["me@example.com", "my-team@example.com"]
+        assert json.loads(reported["ActionSMS"]) == ["+4930123456"]
         assert others.messages() == []
         assert len(mailbox.messages()) == 1
 
@@ -269,7 +271,9 @@ class TestOurEvents:
 
 
 class TestNativeEvents:
-    def test_each_finding_is_told_once_however_many_events_carry_it(self, mailbox: Mailbox) -> None:
+    def test_each_finding_is_reported_once_however_many_events_carry_it(
+        self, mailbox: Mailbox
+    ) -> None:
         event = state_change(("Vanishing", "IssuesFound"), ("B", "NoIssuesFound"), ("C", "Error"))
         event["detail"]["DebugRuleEvaluationStatuses"][0]["StatusDetails"] = "at step 500"
         mailbox.tell(event)

@@ -55,7 +55,7 @@ class TestOverdueStops:
         )
 
     @pytest.mark.parametrize("status", ["late", "requested"])
-    def test_are_told_once(self, pipeline: Pipeline, mailbox: Mailbox, status: str) -> None:
+    def test_are_reported_once(self, pipeline: Pipeline, mailbox: Mailbox, status: str) -> None:
         self.let_stop(pipeline, 2, status)
         mailbox.tell(self.EVENT)
         mailbox.tell(self.EVENT)

@@ -176,7 +176,7 @@ class TestQueue:
 
         WakeQueue(made, {"Rule": "url"}).send_all("Rule", [])
 
-    def test_a_message_that_is_not_taken_is_told(
+    def test_a_message_that_is_not_taken_is_reported(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         refused = {"Failed": [{"Id": "0", "Code": "InternalError", "SenderFault": False}]}
@@ -184,6 +184,6 @@ class TestQueue:
         with pytest.raises(WakeNotSentError, match=r"Rule refused 1 of 1.*InternalError"):
             WakeQueue(clients.sqs, {"Rule": url}).send("Rule", WAKE)
 
-    def test_a_rule_without_a_queue_is_told(self) -> None:
+    def test_a_rule_without_a_queue_is_reported(self) -> None:
         with pytest.raises(KeyError):
             WakeQueue(clients.sqs, {}).send("Rule", WAKE)

@@ -40,7 +40,7 @@ KEY = {"run": {"S": "stop#mnist-7"}, "rule": {"S": f"s3://tensors/{ROOT}#{RUN}"}
 NATIVE_KEY = {"run": {"S": "stop#mnist-7"}, "rule": {"S": "#"}}
 
 
-def told(pipeline: Pipeline, news: str) -> list[dict[str, Any]]:
+def reported(pipeline: Pipeline, news: str) -> list[dict[str, Any]]:
     answer = pipeline.aws("sqs").receive_message(QueueUrl=news, MaxNumberOfMessages=10)
     return [json.loads(message["Body"])["detail"] for message in answer.get("Messages", [])]
 
@@ -82,7 +82,7 @@ class TestOnSageMaker:
         let_pass(pipeline, 10_000)
         confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "confirmed"}
-        assert told(pipeline, news) == []
+        assert reported(pipeline, news) == []
 
     def test_a_job_that_goes_on_is_asked_again_once_and_then_told(
         self, pipeline: Pipeline, news: str, capsys: Any
@@ -100,13 +100,13 @@ class TestOnSageMaker:
         confirm(pipeline)
         confirm(pipeline)
         assert requests == [{"TrainingJobName": "mnist-7"}] * 2
-        assert told(pipeline, news) == []
+        assert reported(pipeline, news) == []
         let_pass(pipeline, 601)
         capsys.readouterr()
         confirm(pipeline)
         confirm(pipeline)
         assert capsys.readouterr().out.count('"StopsNotConfirmed":[1.0]') == 1
-        (detail,) = told(pipeline, news)
+        (detail,) = reported(pipeline, news)
         assert detail.pop("RequestedAt") == int(item(pipeline)["requested_at"]["N"])
         assert detail == {
             "SchemaVersion": 1,
@@ -134,7 +134,7 @@ class TestOnSageMaker:
             let_pass(pipeline, 3601)
             confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "late"}
-        assert len(told(pipeline, news)) == 1
+        assert len(reported(pipeline, news)) == 1
 
     def test_the_time_is_a_setting(self, pipeline: Pipeline) -> None:
         pipeline.patch.setenv(environment.STOP_CONFIRM_S, "60")
@@ -156,7 +156,7 @@ class TestOnSageMaker:
         for _ in range(2):
             let_pass(pipeline, 601)
             confirm(pipeline)
-        assert len(told(pipeline, news)) == 1
+        assert len(reported(pipeline, news)) == 1
         assert item(pipeline)["status"] == {"S": "late"}
 
     def test_a_job_that_nobody_registered(self, pipeline: Pipeline) -> None:
@@ -220,7 +220,7 @@ class TestElsewhere:
         assert (again["RunId"], again["Reason"]) == (RUN, first["Reason"])
         let_pass(pipeline, 601)
         confirm(pipeline)
-        assert [detail["Platform"] for detail in told(pipeline, news)] == ["loop"]
+        assert [detail["Platform"] for detail in reported(pipeline, news)] == ["loop"]
 
     def test_a_job_of_batch(self, pipeline: Pipeline) -> None:
         pipeline.patch.setenv(environment.STOP_PLATFORMS, "batch")

@@ -370,7 +370,7 @@ class TestOtherShapes:
             assert stopped_by(pipeline, {**native_finding(), "source": shape}) == NOBODY
 
 
-def test_a_finding_without_a_job_is_told(
+def test_a_finding_without_a_job_is_reported(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert pipeline.stop(native_finding(TrainingJobName=None)) == NOTHING_TO_DO

@@ -16,7 +16,7 @@ from tests.lambdas.stop_job.jobs import (
     native_finding,
     own_event,
 )
-from tests.lambdas.stop_job.test_confirmation import DUE, confirm, item, let_pass, told
+from tests.lambdas.stop_job.test_confirmation import DUE, confirm, item, let_pass, reported
 
 
 class TestManyJobs:
@@ -73,7 +73,7 @@ class TestManyJobs:
         assert item(pipeline)["status"] == {"S": "requested"}
         confirm(pipeline)
         assert item(pipeline)["status"] == {"S": "late"}
-        assert len(told(pipeline, news)) == 1
+        assert len(reported(pipeline, news)) == 1
 
     def test_a_forged_event_does_what_the_schedule_does(
         self, pipeline: Pipeline, news: str
@@ -83,4 +83,4 @@ class TestManyJobs:
         forged = {**DUE, "source": "x", "detail": {"TrainingJobName": "mnist-7", "Force": True}}
         assert pipeline.stop(forged) is None
         assert item(pipeline) == before
-        assert told(pipeline, news) == []
+        assert reported(pipeline, news) == []

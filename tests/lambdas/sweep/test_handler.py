@@ -182,7 +182,7 @@ class TestWhatComesOfIt:
 
 
 class TestSilence:
-    def test_that_lasts_too_long_ends_the_run_and_is_told(self, running: Pipeline) -> None:
+    def test_that_lasts_too_long_ends_the_run_and_is_reported(self, running: Pipeline) -> None:
         running.grow_quiet(DAY_S + 30)
         assert running.sweep() == 1
         assert wakes(running)[0].reason is WakeReason.SILENT

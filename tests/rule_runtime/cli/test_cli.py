@@ -87,7 +87,9 @@ def test_of_many_rules_only_those_that_found_something_have_a_row(trial: TrialBu
 
 @pytest.mark.parametrize("place", ["missing", "empty", "file"])
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_a_place_without_a_run_is_told_in_a_line(tmp_path: Path, place: str, output: str) -> None:
+def test_a_place_without_a_run_is_reported_in_a_line(
+    tmp_path: Path, place: str, output: str
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["evaluate", str(tmp_path / place), "--output", output])
@@ -97,7 +99,7 @@ def test_a_place_without_a_run_is_told_in_a_line(tmp_path: Path, place: str, out
     assert "Gradient" not in result.output
 
 
-def test_a_damaged_index_file_is_told(trial: TrialBuilder) -> None:
+def test_a_damaged_index_file_is_reported(trial: TrialBuilder) -> None:
     trial.step(0, {"gradient/a": [1.0]})
     key = trial.step(1, {"gradient/a": [1.0]})
     trial.step(2, {"gradient/a": [1.0]})
@@ -132,17 +134,17 @@ def test_users_are_told_of_defaults_that_they_must_know(trial: TrialBuilder) -> 
     trial.step(0, {"CrossEntropyLoss_output_0": [1.0]})
     path = str(trial.store.path)  # type: ignore[attr-defined]
 
-    def told(*arguments: str) -> str:
+    def reported(*arguments: str) -> str:
         result = CliRunner().invoke(app, ["evaluate", path, *arguments, "--output", "json"])
         assert json.loads(result.stdout)
         return result.stderr
 
     caution = "LossNotDecreasing: with its defaults it compares"
-    assert told("--rule", "loss_not_decreasing").count(caution) == 1
-    assert told("--pack", "original", "--rule", "loss_not_decreasing").count(caution) == 1
-    assert caution not in told("--rule", "loss_not_decreasing:num_steps=500")
-    assert caution not in told()
-    assert told("--rule", "loss_not_decreasing:start_step=5").count(caution) == 1
+    assert reported("--rule", "loss_not_decreasing").count(caution) == 1
+    assert reported("--pack", "original", "--rule", "loss_not_decreasing").count(caution) == 1
+    assert caution not in reported("--rule", "loss_not_decreasing:num_steps=500")
+    assert caution not in reported()
+    assert reported("--rule", "loss_not_decreasing:start_step=5").count(caution) == 1
 
 
 def test_an_unforeseen_error_has_a_status_of_its_own() -> None:
@@ -213,7 +215,7 @@ def test_the_default_pack_finds_what_it_should(trial: TrialBuilder) -> None:
         ("LossNotDecreasing:num_steps=10:mode=TRAIN", "separate parameters by commas"),
     ],
 )
-def test_mistakes_are_told(trial: TrialBuilder, rule: str, message: str) -> None:
+def test_mistakes_are_reported(trial: TrialBuilder, rule: str, message: str) -> None:
     status, output = run(trial, "--rule", rule)
     assert status == 2
     assert message in output
@@ -238,8 +240,8 @@ COMMANDS = ["run", "watch", "evaluate", "status", "report", "ui", "rules explain
 def test_help_fills_the_width(command: str, width: int) -> None:
     arguments = [*command.split(), "--help"]
     output = CliRunner().invoke(app, arguments, env={"COLUMNS": str(width)}).output
-    told = output.partition("Usage:")[2].partition("╭")[0]
-    lines = [line.strip() for line in told.splitlines()]
+    reported = output.partition("Usage:")[2].partition("╭")[0]
+    lines = [line.strip() for line in reported.splitlines()]
     assert len(lines) > 3
     broken = [(line, after) for line, after in pairwise(lines[1:]) if line and after]
     assert not [line for line, after in broken if len(f"{line} {after.split()[0]}") <= width - 2]
@@ -253,7 +255,7 @@ def test_a_start_loads_neither_numerics_nor_the_hook() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     assert "Watch every step of a training job" in CliRunner().invoke(app, ["--help"]).output
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output) == (0, f"stepwatch {metadata.version('stepwatch')}\n")
@@ -290,7 +292,7 @@ def test_a_missing_extra_is_named() -> None:
     assert install_hint("cli") in done.stderr
 
 
-def test_a_file_of_rules_is_told_with_its_rules_and_not_run(
+def test_a_file_of_rules_is_reported_with_its_rules_and_not_run(
     trial: TrialBuilder, tmp_path: Path
 ) -> None:
     trial.step(0, {"a": [1.0]})

@@ -22,7 +22,7 @@ def test_runs_that_are_the_same(tmp_path: Path) -> None:
     assert {each["num_common"] for each in found["differences"]} == {6}
 
 
-def test_of_what_differs_at_one_step_the_first_of_the_execution_is_told_first(
+def test_of_what_differs_at_one_step_the_first_of_the_execution_is_reported_first(
     tmp_path: Path,
 ) -> None:
     names = ("stem.weight", "stem_output_0", "head_output_0", "Loss_output_0", "gradient/head")
@@ -36,7 +36,7 @@ def test_of_what_differs_at_one_step_the_first_of_the_execution_is_told_first(
     assert [each["tensor"] for each in found["differences"]] == list(names)
 
 
-def test_the_first_step_that_differs_is_told(tmp_path: Path) -> None:
+def test_the_first_step_that_differs_is_reported(tmp_path: Path) -> None:
     train(tmp_path / "one")
     train(tmp_path / "two", differs_from=4, extra="mine", steps=8)
     status, found = invoke_json("compare", tmp_path / "one", tmp_path / "two")
@@ -81,9 +81,9 @@ def test_what_one_run_did_not_save_is_no_difference(tmp_path: Path) -> None:
         trial.step(0, tensors)
     status, found = invoke_json("compare", tmp_path / "all", tmp_path / "few")
     assert status == 0
-    (told,) = found["differences"]
-    assert told["not_comparable"] == ["size", "min", "mean", "std", "l2"]
-    assert told["largest"] == 0
+    (reported,) = found["differences"]
+    assert reported["not_comparable"] == ["size", "min", "mean", "std", "l2"]
+    assert reported["largest"] == 0
     status, output = invoke("compare", tmp_path / "few", tmp_path / "all")
     assert status == 0
     assert "not comparable, as only one run has it: size, min, mean, std, l2 of: w" in output

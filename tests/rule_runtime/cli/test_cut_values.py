@@ -39,9 +39,9 @@ def test_a_trial_reads_the_first_rows_and_the_whole_shape(run: Path) -> None:
 def test_status_and_report_say_what_was_cut(run: Path, tmp_path: Path) -> None:
     rows = len(create_trial(str(run)).tensor("w_logits").value(2))
     assert 0 < rows < 512
-    told = f"w_logits: {rows} of 512 rows at "
+    reported = f"w_logits: {rows} of 512 rows at "
     _, output = invoke("status", run)
-    assert f"{told}1 step" in output
+    assert f"{reported}1 step" in output
     file = tmp_path / "report.json"
     invoke("report", run, "--rule", "NonFinite", "--output-file", file)
-    assert f"{told}3 steps" in json.dumps(json.loads(file.read_text()))
+    assert f"{reported}3 steps" in json.dumps(json.loads(file.read_text()))

@@ -95,13 +95,13 @@ def test_what_is_in_order(stack: Stack) -> None:
 def test_which_findings_stop_jobs(stack: Stack) -> None:
     policy, rules = environment.STOP_POLICY, environment.STOP_RULES
     assert stack.stops(**{policy: "observe"}).startswith("no finding stops a job")
-    told = stack.stops(**{policy: "opt_in", rules: "NonFinite,Flat"})
-    assert told == "findings of these rules stop a job that opted in: NonFinite, Flat"
+    reported = stack.stops(**{policy: "opt_in", rules: "NonFinite,Flat"})
+    assert reported == "findings of these rules stop a job that opted in: NonFinite, Flat"
     assert stack.stops(**{policy: "all"}) == "a finding of any rule stops any training job"
     observed = environment.STOP_OBSERVED_RULES
     assert stack.stops(**{observed: "Flat"}) == "a finding of any rule except Flat stops a job"
-    told = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})
-    assert told == "findings of these rules stop a job: NonFinite"
+    reported = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})
+    assert reported == "findings of these rules stop a job: NonFinite"
 
 
 def test_what_waits_for_somebody_is_a_problem(stack: Stack) -> None:

@@ -24,12 +24,12 @@ STEPWATCH = Path(sys.executable).parent / "stepwatch"
 def test_autopatch_tells_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     assert invoke_json("autopatch", "status") == (0, {"autopatch": "off"})
-    status, told = invoke_json("autopatch", "on")
-    assert (status, told["autopatch"]) == (0, "on")
-    assert Path(told["file"]).parent == tmp_path
-    assert Path(told["file"]).is_file()
+    status, reported = invoke_json("autopatch", "on")
+    assert (status, reported["autopatch"]) == (0, "on")
+    assert Path(reported["file"]).parent == tmp_path
+    assert Path(reported["file"]).is_file()
     assert invoke("autopatch", "status") == (0, "on\n")
-    assert invoke_json("autopatch", "off") == (0, {**told, "autopatch": "off"})
+    assert invoke_json("autopatch", "off") == (0, {**reported, "autopatch": "off"})
     assert not list(tmp_path.iterdir())
 
 

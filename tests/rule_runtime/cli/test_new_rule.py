@@ -85,7 +85,7 @@ class TestContractOfTheWrittenRule(RuleContract):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         (
             "weight-norm 2",
@@ -99,10 +99,10 @@ class TestContractOfTheWrittenRule(RuleContract):
         ("non_finite", "NonFinite is a built-in rule"),
     ],
 )
-def test_names_that_would_not_work_are_refused(tmp_path: Path, name: str, told: str) -> None:
+def test_names_that_would_not_work_are_refused(tmp_path: Path, name: str, reported: str) -> None:
     status, output = invoke("rules", "new", name, "--folder", tmp_path)
     assert status == 2
-    assert told in output
+    assert reported in output
     assert not list(tmp_path.iterdir())
 
 

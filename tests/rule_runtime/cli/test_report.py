@@ -36,8 +36,8 @@ def report(*arguments: str) -> tuple[int, str]:
 
 def test_a_run_is_judged_and_reported(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    status, told = report(str(run), "--output-file", str(file))
-    assert (status, told) == (0, f"report: {file}\n")
+    status, reported = report(str(run), "--output-file", str(file))
+    assert (status, reported) == (0, f"report: {file}\n")
     page = file.read_text()
     assert page.startswith("<!doctype html>")
     assert "<h3>NonFinite</h3>" in page
@@ -48,9 +48,9 @@ def test_what_was_written_is_told_as_json(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status, told = report(str(run), "--rule", "NonFinite", "--output", "json")
+    status, reported = report(str(run), "--rule", "NonFinite", "--output", "json")
     assert status == 0
-    found = json.loads(told)
+    found = json.loads(reported)
     assert found["report"] == "report.html"
     assert [each["RuleConfigurationName"] for each in found["verdicts"]] == ["NonFinite"]
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
@@ -87,9 +87,9 @@ def test_mistakes_have_the_status_2(run: Path, arguments: list[str]) -> None:
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
-    status, told = report(str(tmp_path), "--output-file", str(tmp_path / "x.html"))
+    status, reported = report(str(tmp_path), "--output-file", str(tmp_path / "x.html"))
     assert status == 2
-    assert "no saved step found" in told
+    assert "no saved step found" in reported
     assert not (tmp_path / "x.html").exists()
 
 
@@ -140,24 +140,24 @@ class TestARunThatSaysItsRules:
         self.ask(run, mine)
         where = ("--output-file", run / "page.html") if command == "report" else ()
         once = ("--once",) if command == "watch" else ()
-        _, told = invoke_json(command, run, *where, *once)
-        verdicts = told if command == "evaluate" else told["verdicts"]
+        _, reported = invoke_json(command, run, *where, *once)
+        verdicts = reported if command == "evaluate" else reported["verdicts"]
         assert [each["RuleConfigurationName"] for each in verdicts] == ["Mine"]
-        _, told = invoke_json("evaluate", run, "--rule", "exploding_tensor")
-        assert [each["RuleConfigurationName"] for each in told] == ["exploding_tensor"]
+        _, reported = invoke_json("evaluate", run, "--rule", "exploding_tensor")
+        assert [each["RuleConfigurationName"] for each in reported] == ["exploding_tensor"]
 
-    def test_of_rules_that_cannot_be_made_here_that_is_told(self, run: Path) -> None:
+    def test_of_rules_that_cannot_be_made_here_that_is_reported(self, run: Path) -> None:
         theirs = {
             "RuleConfigurationName": "Theirs",
             "RuleParameters": {"source_s3_uri": "s3://bucket/x.py", "rule_to_invoke": "Theirs"},
         }
         self.ask(run, theirs)
-        status, told = invoke("evaluate", run)
+        status, reported = invoke("evaluate", run)
         assert status == 2
-        assert "Theirs: not evaluated here: s3://bucket/x.py is a file of its own" in told
-        assert "say --rule or --pack" in told
+        assert "Theirs: not evaluated here: s3://bucket/x.py is a file of its own" in reported
+        assert "say --rule or --pack" in reported
         mine = {"RuleConfigurationName": "Mine", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
         self.ask(run, theirs, mine)
-        _, told = invoke("evaluate", run)
-        assert "Theirs: not evaluated here" in told
-        assert "Mine" in told
+        _, reported = invoke("evaluate", run)
+        assert "Theirs: not evaluated here" in reported
+        assert "Mine" in reported

@@ -237,9 +237,9 @@ def test_a_mistake_in_the_file(run: Path, tmp_path: Path, name: str) -> None:
 def test_a_missing_import(run: Path, tmp_path: Path) -> None:
     code = HEAD.replace("import stepwatch\n", "").replace("IssueFound, ", "")
     output = shown(run, tmp_path, f"{code}{CHECK}        return IssueFound('high')\n")
-    told = without_frame(output)
-    assert "name 'IssueFound' is not defined; write `from stepwatch import IssueFound`" in told
-    assert "line 6: return IssueFound('high')" in told
+    reported = without_frame(output)
+    assert "name 'IssueFound' is not defined; write `from stepwatch import IssueFound`" in reported
+    assert "line 6: return IssueFound('high')" in reported
 
 
 def test_a_parameter_without_a_type(run: Path, tmp_path: Path) -> None:

@@ -94,19 +94,19 @@ def test_a_run_begins_densely_unless_an_interval_is_given(
 def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    told = "the run continues: only serious findings stop it; `--stop any` stops at any"
+    reported = "the run continues: only serious findings stop it; `--stop any` stops at any"
     pack = ["--pack", "original", "--save-interval", "1"]
     done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
     assert done.returncode == 1, done.stderr
     assert "trained to the end" in done.stdout
-    assert told in done.stderr
+    assert reported in done.stderr
     done = stepwatch(tmp_path, *pack, "--stop", "any", "--", SCRIPT, ENDLESS)
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stdout
     (rule,) = re.findall("stop requested by (.*)", done.stderr)
     (finding,) = re.findall(rf"^{rule}: (.*) \(worker_0", done.stderr, re.MULTILINE)
     assert done.stderr.count(finding) == 1  # and once in the summary
-    assert told not in done.stderr
+    assert reported not in done.stderr
 
 
 def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> No
     assert done.returncode == 4, done.stderr
     assert "the script ended with status 9" in done.stderr
     assert "tensors: runs/a" in done.stdout
-    status, told = invoke("status", "a", "--output-path", tmp_path / "runs")
+    status, reported = invoke("status", "a", "--output-path", tmp_path / "runs")
     assert status == 0
-    assert "a-run-1: Failed: the script ended with status 9" in told
+    assert "a-run-1: Failed: the script ended with status 9" in reported
     assert create_trial(str(tmp_path / "runs" / "a")).loaded_all_steps
 
 
@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_training(tmp_path
     ("program", "status", "message"),
     [("print('nothing')", 2, ""), ("raise SystemExit(3)", 4, "the script ended with status 3")],
 )
-def test_a_script_that_trains_nothing_is_told_in_a_line(
+def test_a_script_that_trains_nothing_is_reported_in_a_line(
     tmp_path: Path, program: str, status: int, message: str
 ) -> None:
     (tmp_path / "idle.py").write_text(program)
@@ -205,15 +205,15 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
             os.write(terminal, b"\x03")
         else:
             process.send_signal(signal.SIGINT)
-        printed, told = process.communicate(timeout=120)
+        printed, reported = process.communicate(timeout=120)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         os.close(terminal)
         os.close(ours)
-    assert process.returncode == 130, told
-    assert "the script was interrupted" in told
-    assert told.count("KeyboardInterrupt") == 1  # the script's
+    assert process.returncode == 130, reported
+    assert "the script was interrupted" in reported
+    assert reported.count("KeyboardInterrupt") == 1  # the script's
     assert "IssuesFound" in printed
     assert "tensors: runs/a" in printed
     result = json.loads(

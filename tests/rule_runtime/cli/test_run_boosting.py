@@ -50,8 +50,8 @@ def test_metrics_are_saved_every_round(folder: Path) -> None:
 
 
 def test_few_rounds_are_enough_to_judge(folder: Path) -> None:
-    told = json.loads((folder / "told.json").read_text())
-    status = {each["RuleConfigurationName"]: each["RuleEvaluationStatus"] for each in told}
+    reported = json.loads((folder / "told.json").read_text())
+    status = {each["RuleConfigurationName"]: each["RuleEvaluationStatus"] for each in reported}
     assert status["GeneralisationGap"] == "IssuesFound"
     for rule in ("LossDiverging", "LossSpike", "OscillatingLoss"):
         assert status[rule] == "NoIssuesFound"

@@ -60,7 +60,7 @@ def test_a_shell_script_is_watched_stopped_and_goes_on_behind_the_training(tmp_p
     assert marker["ExitStatus"] == 5
 
 
-def test_its_exit_status_is_told_where_nothing_was_found(tmp_path: Path) -> None:
+def test_its_exit_status_is_reported_where_nothing_was_found(tmp_path: Path) -> None:
     script = shell(tmp_path, train(SCRIPT, "12"), "exit 5")
     done = stepwatch(tmp_path, *FINE, "--", "bash", script)
     assert done.returncode == 4, done.stderr
@@ -176,7 +176,7 @@ def lacking_python(folder: Path) -> Path:
     return folder / "bare" / "bin" / "python"
 
 
-def test_a_python_without_this_package_is_told_once_and_goes_on(tmp_path: Path) -> None:
+def test_a_python_without_this_package_is_reported_once_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("print('a torch')")
     python = lacking_python(tmp_path)
     line = shlex.join([str(python), "-c", "import torch"])

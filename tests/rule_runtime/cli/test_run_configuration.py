@@ -103,12 +103,12 @@ def test_a_run_keeps_them_beside_its_tensors(tmp_path: Path) -> None:
     stepwatch = Path(sys.executable).parent / "stepwatch"
     subprocess.run([stepwatch, *command], capture_output=True, check=False, cwd=tmp_path)
     job = json.loads((tmp_path / "out" / "run-1" / "job.json").read_text())
-    told = {
+    reported = {
         each["RuleConfigurationName"]: each["RuleParameters"]
         for each in job["DebugRuleConfigurations"]
     }
-    assert list(told) == list(names)
-    custom, built_in = told.values()
+    assert list(reported) == list(names)
+    custom, built_in = reported.values()
     assert custom["source_s3_uri"] == str(tmp_path / "r2.py")
     assert (custom["rule_to_invoke"], custom["bound"]) == ("LossTooHigh", "0.5")
     assert built_in == {"rule_to_invoke": "VanishingGradient", "threshold": "1e-09"}

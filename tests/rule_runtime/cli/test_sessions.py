@@ -53,18 +53,20 @@ def test_each_training_of_a_process_is_judged_by_itself(tmp_path: Path) -> None:
     ]
     assert (session.exit_status, session.working_directory) == (0, str(tmp_path))
 
-    status, told = invoke("evaluate", folder, "--rule", "non_finite", "--output", "json")
-    assert (status, verdicts(told)) == (1, expected)
-    status, told = invoke("evaluate", folder / "run-1", "--rule", "non_finite", "--output", "json")
+    status, reported = invoke("evaluate", folder, "--rule", "non_finite", "--output", "json")
+    assert (status, verdicts(reported)) == (1, expected)
+    status, reported = invoke(
+        "evaluate", folder / "run-1", "--rule", "non_finite", "--output", "json"
+    )
     assert status == 0
-    assert "Run" not in json.loads(told)[0]
-    status, told = invoke("status", folder, "--output", "json")
+    assert "Run" not in json.loads(reported)[0]
+    status, reported = invoke("status", folder, "--output", "json")
     assert status == 1
-    assert [job["TrainingJobName"] for job in json.loads(told)] == [
+    assert [job["TrainingJobName"] for job in json.loads(reported)] == [
         f"session-{name}" for name in expected
     ]
-    status, told = invoke("runs", tmp_path, "--output", "json")
-    (listed,) = json.loads(told)
+    status, reported = invoke("runs", tmp_path, "--output", "json")
+    (listed,) = json.loads(reported)
     assert (listed["Findings"], len(listed["Runs"])) == (["non_finite"], 3)
     assert 0 < listed["LastLoss"] < 1
     with pytest.raises(ValueError, match="is a session with 3 runs: run-1, run-2, run-3"):
@@ -96,8 +98,8 @@ def test_a_folder_is_never_shared(tmp_path: Path) -> None:
     for number in (1, 2):
         done = stepwatch(tmp_path, "--", sys.executable, SCRIPT, "0.1")
         assert done.returncode == 0, done.stderr
-        told = "session holds another run: this session is in session-2"
-        assert (told in done.stderr) == (number == 2)
+        reported = "session holds another run: this session is in session-2"
+        assert (reported in done.stderr) == (number == 2)
     for folder in ("session", "session-2"):
         assert len(create_trial(str(tmp_path / folder)).steps()) == 8
 
@@ -119,11 +121,11 @@ def test_a_signal_is_passed_on_and_what_was_saved_is_judged(
         assert process.stdout is not None
         assert process.stdout.readline() == "trains\n"
         process.send_signal(number)
-        _, told = process.communicate(timeout=120)
-    assert process.returncode == 128 + number, told
-    assert f"{number.name} ended the command" in told
+        _, reported = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, reported
+    assert f"{number.name} ended the command" in reported
     text = (tmp_path / "v.json").read_text()
-    assert verdicts(text) == {"run-1": "NoIssuesFound"}, text + told
+    assert verdicts(text) == {"run-1": "NoIssuesFound"}, text + reported
     session = parse_session_file((tmp_path / "session" / SESSION_FILE).read_bytes(), file="")
     assert session.runs[0].end == "Killed"
 
@@ -134,5 +136,5 @@ def test_a_restarted_program_is_another_attempt(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     session = parse_session_file((tmp_path / "session" / SESSION_FILE).read_bytes(), file="")
     assert [(run.name, run.attempt) for run in session.runs] == [("run-1", 1), ("run-2", 2)]
-    told = "run-2: the same program began again, attempt 2; it counts from step 0"
-    assert told in done.stderr
+    reported = "run-2: the same program began again, attempt 2; it counts from step 0"
+    assert reported in done.stderr

@@ -56,7 +56,7 @@ def test_every_rule_is_told_from_the_beginning(root: LocalStore, tmp_path: Path)
     assert {each["RuleEvaluationStatus"] for each in statuses} == {"InProgress"}
 
 
-def test_a_finding_is_told_with_its_evidence(root: LocalStore, tmp_path: Path) -> None:
+def test_a_finding_is_reported_with_its_evidence(root: LocalStore, tmp_path: Path) -> None:
     tell(root, "NonFinite", RuleStatus.ISSUES_FOUND, "Condition met\nloss: is NaN (worker_0)")
     tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
     status, output = invoke("status", "mnist-7", "--output-path", tmp_path)
@@ -129,13 +129,13 @@ def test_a_run_that_lies_in_the_folder_itself_is_found_by_it(tmp_path: Path) -> 
     assert "the job mnist-8 is unknown" in output
 
 
-def test_a_mistyped_job_is_told(root: LocalStore, tmp_path: Path) -> None:
+def test_a_mistyped_job_is_reported(root: LocalStore, tmp_path: Path) -> None:
     status, output = invoke("status", "mnist-8", "--output-path", tmp_path)
     assert status == 2
     assert "the job mnist-8 is unknown" in output
 
 
-def test_a_folder_without_a_run_is_told_as_such(
+def test_a_folder_without_a_run_is_reported_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
@@ -151,7 +151,7 @@ def test_a_folder_without_a_run_is_told_as_such(
 
 
 @pytest.mark.parametrize(
-    ("exit_status", "told"),
+    ("exit_status", "reported"),
     [
         (None, "mnist-7: Completed\n"),
         (0, "mnist-7: Completed\n"),
@@ -159,11 +159,11 @@ def test_a_folder_without_a_run_is_told_as_such(
         (130, "mnist-7: Stopped\n"),
     ],
 )
-def test_how_the_script_ended_is_told_once(
-    root: LocalStore, tmp_path: Path, exit_status: int | None, told: str
+def test_how_the_script_ended_is_reported_once(
+    root: LocalStore, tmp_path: Path, exit_status: int | None, reported: str
 ) -> None:
     root.put("training_job_end.ts", EndMarker("run-1", {}, exit_status).encode())
-    assert told in invoke("status", "mnist-7", "--output-path", tmp_path)[1]
+    assert reported in invoke("status", "mnist-7", "--output-path", tmp_path)[1]
 
 
 def test_it_waits_until_every_rule_has_ended(root: LocalStore, tmp_path: Path) -> None:

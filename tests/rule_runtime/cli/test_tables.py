@@ -37,11 +37,11 @@ def table() -> Records:
 def test_nothing_is_cut_at_any_width(width: int) -> None:
     lines = shown(table(), width)
     assert max(map(len, lines)) <= width
-    told = "\n".join(lines)
-    assert "…" not in told
+    reported = "\n".join(lines)
+    assert "…" not in reported
     for verdict in ("not evaluated", "NoIssuesFound", "123456"):
-        assert verdict in told or width < 30
-    letters = re.sub(r"[\s│]", "", told)
+        assert verdict in reported or width < 30
+    letters = re.sub(r"[\s│]", "", reported)
     assert (
         letters.count("[b]isnomarkup[/b]") == 6 or width > 40
     )  # in cells other columns lie between
@@ -88,18 +88,18 @@ def test_any_cells_are_shown_whole(cells: list[str], width: int) -> None:
     lines = shown(records, width)
     assert max(map(len, lines), default=0) <= width
     letters = sum(cell.count("b") for cell in (cells[0], cells[1][:10], cells[2]))
-    told = "".join(line for line in lines if "details" not in line and "status:" not in line)
-    assert told.count("b") <= letters
+    reported = "".join(line for line in lines if "details" not in line and "status:" not in line)
+    assert reported.count("b") <= letters
     assert "".join(lines).count("b") >= letters
 
 
 @given(text=st.text(st.characters(categories=("Cc", "Cf", "L", "Zs", "Zl"))))
 def test_no_text_is_a_command_to_the_terminal(text: str) -> None:
-    told = harmless(text)
-    assert len(told) == len(text)
-    assert all(c.isprintable() or c in "\n\t" for c in told)
-    assert all(c == was for c, was in zip(told, text, strict=True) if was.isprintable())
-    assert told.splitlines() == told.split("\n")[: len(told.splitlines())]
+    reported = harmless(text)
+    assert len(reported) == len(text)
+    assert all(c.isprintable() or c in "\n\t" for c in reported)
+    assert all(c == was for c, was in zip(reported, text, strict=True) if was.isprintable())
+    assert reported.splitlines() == reported.split("\n")[: len(reported.splitlines())]
 
 
 @pytest.mark.parametrize("width", [28, 120])
@@ -107,9 +107,9 @@ def test_cells_are_made_harmless_and_keep_their_colours(width: int) -> None:
     records = Records("rule", "details")
     records.add_row("a\x1b[2Jb", Text("c\x1b]52;c;Zw==\x9cd", style="red"))
     assert not [line for line in shown(records, width) if not line.isprintable()]
-    told = " ".join(shown(records, width))
-    assert "a?[2Jb" in told
-    assert "c?]52;c;Zw==?d" in told
+    reported = " ".join(shown(records, width))
+    assert "a?[2Jb" in reported
+    assert "c?]52;c;Zw==?d" in reported
     file = io.StringIO()
     Console(file=file, width=width, force_terminal=True, color_system="standard").print(records)
     assert "\x1b[31mc?]52" in file.getvalue()

@@ -41,19 +41,19 @@ def test_of_many_tensors_each_collection_has_a_line(tmp_path: Path) -> None:
         saved = many if step % 2 == 0 else {}
         trial.step(step, {**saved, "loss": np.float32([1.0]), "mine": np.float32([1.0])})
     trial.end()
-    status, told = invoke("tensors", tmp_path / "run")
+    status, reported = invoke("tensors", tmp_path / "run")
     assert status == 0
-    (gradients,) = [line for line in told.splitlines() if " gradients " in line]
+    (gradients,) = [line for line in reported.splitlines() if " gradients " in line]
     assert " 40 " in gradients
     assert "TRAIN 2 (0 to 2)" in gradients
     assert "gradient/layer0 " in gradients
-    assert "gradient/layer7" not in told
-    (losses,) = [line for line in told.splitlines() if " losses " in line]
+    assert "gradient/layer7" not in reported
+    (losses,) = [line for line in reported.splitlines() if " losses " in line]
     assert "TRAIN 4 (0 to 3)" in losses
-    (others,) = [line for line in told.splitlines() if " in no collection " in line]
+    (others,) = [line for line in reported.splitlines() if " in no collection " in line]
     assert "mine" in others
-    assert "42 tensors, 4 steps, 1 worker" in told
-    assert "--all, --regex and --collection list the tensors" in told
+    assert "42 tensors, 4 steps, 1 worker" in reported
+    assert "--all, --regex and --collection list the tensors" in reported
     every = invoke("tensors", tmp_path / "run", "--all")[1]
     assert "gradient/layer7" in every
     assert "list the tensors" not in every
@@ -70,7 +70,7 @@ def test_steps_are_counted_where_modes_were_never_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["tensors", "plot"])
-def test_a_place_without_a_run_is_told(tmp_path: Path, command: str) -> None:
+def test_a_place_without_a_run_is_reported(tmp_path: Path, command: str) -> None:
     status, output = invoke(command, tmp_path / "nothing")
     assert status == 2
     assert "no step of a run is stored there" in output
@@ -95,7 +95,7 @@ def test_an_expression_that_is_none_is_named(tmp_path: Path, command: str) -> No
         ("plot", "--collection"),
     ],
 )
-def test_a_choice_that_fits_nothing_is_told(tmp_path: Path, command: str, option: str) -> None:
+def test_a_choice_that_fits_nothing_is_reported(tmp_path: Path, command: str, option: str) -> None:
     train(tmp_path / "run")
     runs = [tmp_path / "run"] * (2 if command == "compare" else 1)
     status, output = invoke(command, *runs, option, "zzz")
@@ -109,10 +109,10 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     status, output = invoke("plot", tmp_path / "run", "--regex", "loss", "--output-file", file)
     assert (status, output) == (0, f"{file}\n")
     assert file.read_bytes().startswith(b"\x89PNG")
-    status, told = invoke_json(
+    status, reported = invoke_json(
         "plot", tmp_path / "run", "--regex", "loss", "-f", tmp_path / "new" / "losses.svg"
     )
-    assert (status, told) == (0, {"plot": str(tmp_path / "new" / "losses.svg")})
+    assert (status, reported) == (0, {"plot": str(tmp_path / "new" / "losses.svg")})
     assert (tmp_path / "new" / "losses.svg").exists()
     status, output = invoke("plot", tmp_path / "run", "--regex", "loss", "-f", tmp_path)
     assert status == 2

@@ -28,9 +28,9 @@ def run_in(folder: Path, *, is_of_xgboost: bool) -> Path:
 def test_rules_for_networks_are_named_in_one_line(tmp_path: Path, file: str | None) -> None:
     run = run_in(tmp_path / "run", is_of_xgboost=True)
     given = ("-v",) if file is None else ("--output-file", tmp_path / file)
-    _, told = invoke("evaluate", run, "--pack", "recommended", *given)
-    told = told if file is None else (tmp_path / file).read_text()
-    words = " ".join(told.split())
+    _, reported = invoke("evaluate", run, "--pack", "recommended", *given)
+    reported = reported if file is None else (tmp_path / file).read_text()
+    words = " ".join(reported.split())
     assert words.count("no neural network was trained (") == 1
     assert "DeadOptimizer," in words.partition("no neural network was trained (")[2]
     assert "not evaluated: DeadOptimizer" not in words
@@ -39,14 +39,14 @@ def test_rules_for_networks_are_named_in_one_line(tmp_path: Path, file: str | No
         assert re.search(f"not evaluated(?: yet)?: {rule}: ", words)
 
 
-def test_a_rule_that_is_named_is_told_with_what_it_lacks(tmp_path: Path) -> None:
+def test_a_rule_that_is_named_is_reported_with_what_it_lacks(tmp_path: Path) -> None:
     run = run_in(tmp_path / "run", is_of_xgboost=True)
     named = ("--rule", "DeadOptimizer", "--pack", "recommended")
     assert "not evaluated: DeadOptimizer: " in invoke("evaluate", run, *named)[1]
 
 
-def test_of_other_runs_all_reasons_are_told(tmp_path: Path) -> None:
+def test_of_other_runs_all_reasons_are_reported(tmp_path: Path) -> None:
     run = run_in(tmp_path / "run", is_of_xgboost=False)
-    told = invoke("evaluate", run, "--pack", "recommended", "-v")[1]
-    assert "not evaluated: DeadOptimizer: " in told
-    assert "no neural network" not in told
+    reported = invoke("evaluate", run, "--pack", "recommended", "-v")[1]
+    assert "not evaluated: DeadOptimizer: " in reported
+    assert "no neural network" not in reported

@@ -67,8 +67,8 @@ def test_junit_tells_an_error_from_a_rule_with_nothing_to_judge(run: Path, tmp_p
     )
     status, output = invoke("evaluate", run, "--rule", f"{rule}:Mine", "--output", "junit")
     assert status == 2
-    told, _, report = output.partition("\n")  # the first line is on standard error
-    assert told.startswith("stepwatch: Mine failed at step 500: ZeroDivisionError")
+    reported, _, report = output.partition("\n")  # the first line is on standard error
+    assert reported.startswith("stepwatch: Mine failed at step 500: ZeroDivisionError")
     ((test,),) = ET.fromstring(report)
     assert test[0].tag == "error"
     assert "ZeroDivisionError" in str(test[0].get("message"))

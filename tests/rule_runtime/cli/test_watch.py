@@ -51,7 +51,7 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
     assert verdict["RuleEvaluationStatus"] == "IssuesFound"
 
 
-def test_rules_that_could_not_judge_are_told_with_the_reason(tmp_path: Path) -> None:
+def test_rules_that_could_not_judge_are_reported_with_the_reason(tmp_path: Path) -> None:
     trial = trial_in(tmp_path / "run")
     begin(trial)
     trial.step(0, {"loss": [1.0]})
@@ -87,7 +87,7 @@ def test_no_name_of_the_run_is_a_command_to_the_terminal(tmp_path: Path) -> None
     assert output.replace("\n", "").isprintable()
 
 
-def test_a_place_without_a_run_is_told(tmp_path: Path) -> None:
+def test_a_place_without_a_run_is_reported(tmp_path: Path) -> None:
     status, output = invoke("watch", tmp_path / "nowhere", "--once")
     assert status == 2
     assert "nothing of a run is stored there" in output

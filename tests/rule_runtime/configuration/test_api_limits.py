@@ -103,18 +103,18 @@ MISTAKES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 def test_each_mistake_names_its_field(make: Callable[[dict[str, Any]], Any], message: str) -> None:
     request = request_of_all()
     make(request)
-    with pytest.raises(ApiLimitError) as told:
+    with pytest.raises(ApiLimitError) as reported:
         check_limits(request)
-    assert message in str(told.value)
+    assert message in str(reported.value)
 
 
 def test_all_mistakes_come_at_once() -> None:
     request = request_of_all()
     for make, _ in MISTAKES[:5]:
         make(request)
-    with pytest.raises(ApiLimitError) as told:
+    with pytest.raises(ApiLimitError) as reported:
         check_limits(request)
-    assert len(told.value.problems) >= 3
+    assert len(reported.value.problems) >= 3
 
 
 json_values = st.recursive(
@@ -148,6 +148,6 @@ def test_what_passes_here_passes_the_real_clients_own_checks() -> None:
     shape = client.meta.service_model.operation_model("CreateTrainingJob").input_shape
     assert shape is not None
     report = botocore.validate.ParamValidator().validate(request_of_all(), shape)
-    told = report.generate_report()
-    assert "Debug" not in told
-    assert "TensorBoard" not in told
+    reported = report.generate_report()
+    assert "Debug" not in reported
+    assert "TensorBoard" not in reported

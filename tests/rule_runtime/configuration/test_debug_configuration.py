@@ -224,7 +224,7 @@ def test_actions_of_the_job_are_those_of_rules_without_any() -> None:
     assert "stoptraining" not in second
 
 
-def test_actions_that_a_rule_keeps_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_actions_that_a_rule_keeps_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     own = Rule.sagemaker(rule_configs.overtraining(), actions=Email("me@example.com"))
     DebugConfiguration.of(OUTPUT, rules=[OVERFIT, own], actions=StopTraining())
     (message,) = caplog.messages

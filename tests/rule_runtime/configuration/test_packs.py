@@ -196,7 +196,7 @@ def test_no_rule_of_a_pack_has_shap_values_computed(
     assert not [n for n in create_trial(str(tmp_path / "run")).tensor_names() if "shap" in n]
 
 
-def test_an_unknown_pack_is_told_with_the_nearest() -> None:
+def test_an_unknown_pack_is_reported_with_the_nearest() -> None:
     assert find_pack("original") is PACKS["original"]
     with pytest.raises(ValueError, match="did you mean 'recommended'"):
         find_pack("recomended")

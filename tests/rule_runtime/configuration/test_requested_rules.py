@@ -39,7 +39,7 @@ def test_an_entry_that_is_no_object_is_left_out() -> None:
     assert "RuleConfigurationName is None" in problem
 
 
-def test_of_two_entries_of_one_name_the_last_counts_and_both_are_told() -> None:
+def test_of_two_entries_of_one_name_the_last_counts_and_both_are_reported() -> None:
     rules, (problem,) = parse_rule_requests([entry(RuleParameters={"a": "1"}), entry(Pack="p")])
     assert rules == {"Mine": RequestedRule({}, pack="p")}
     assert problem == "'Mine' is there again as entry 2, which alone counts"

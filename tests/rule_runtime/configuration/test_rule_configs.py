@@ -103,7 +103,7 @@ def test_ready_made_collections_are_well_formed(name: str) -> None:
     assert collection["CollectionParameters"]["save_interval"] == "500"
 
 
-def test_a_collection_that_is_none_is_told() -> None:
+def test_a_collection_that_is_none_is_reported() -> None:
     with pytest.raises(ValueError, match="built-in collection 'wieghts'; did you mean 'weights'"):
         rule_configs.get_collection("wieghts")
 

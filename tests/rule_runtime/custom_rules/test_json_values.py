@@ -108,7 +108,7 @@ class Named(tuple[Any, ...]):
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         (object(), "a object"),
         (Named((1, 2)), "a Named"),
@@ -121,9 +121,9 @@ class Named(tuple[Any, ...]):
         (iter([]), "a list_iterator"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(value: Any, told: str) -> None:
+def test_what_cannot_be_kept_is_refused(value: Any, reported: str) -> None:
     for one in (value, [value], {"a": (value,)}):
-        with pytest.raises(UnkeepableError, match=re.escape(told)):
+        with pytest.raises(UnkeepableError, match=re.escape(reported)):
             kept(one)
 
 

@@ -175,7 +175,7 @@ class TestPlaces:
 
 class TestFiles:
     @pytest.mark.parametrize(
-        ("code", "told"),
+        ("code", "reported"),
         [
             (
                 "x = 1\nclass A(:\n",
@@ -188,12 +188,12 @@ class TestFiles:
             ("x = '\0'\n", "cannot|source code|null"),
         ],
     )
-    def test_code_that_fails_is_told_with_its_line(
-        self, write: Callable[..., Path], code: str, told: str
+    def test_code_that_fails_is_reported_with_its_line(
+        self, write: Callable[..., Path], code: str, reported: str
     ) -> None:
         path = write()
         path.write_text(code)
-        with pytest.raises(CustomRuleError, match=told):
+        with pytest.raises(CustomRuleError, match=reported):
             load(path)
 
     def test_a_rule_is_found_by_its_name(self, write: Callable[..., Path]) -> None:
@@ -244,7 +244,7 @@ class TestParameters:
         ]
 
     @pytest.mark.parametrize(
-        ("parameters", "told"),
+        ("parameters", "reported"),
         [
             ({}, "Mine needs the parameter 'bound'"),
             ({"bound": "high"}, "Mine: parameter bound is 'high', but must be a number"),
@@ -266,16 +266,16 @@ class TestParameters:
             ({"bound": "1", "action_json": "{"}, None),
         ],
     )
-    def test_that_do_not_fit_are_told(
-        self, write: Callable[..., Path], parameters: dict[str, str], told: str | None
+    def test_that_do_not_fit_are_reported(
+        self, write: Callable[..., Path], parameters: dict[str, str], reported: str | None
     ) -> None:
         path = write(ORIGINAL)
-        if told is None:  # the class itself reads its actions, when it is made
+        if reported is None:  # the class itself reads its actions, when it is made
             run = TrialBuilder(MemoryStore())
             run.step(0, {"w": [1.0]})
             assert "are not JSON" in run.evaluate(load(path, **parameters)).counts.failure
         else:
-            with pytest.raises(ParameterError, match=told):
+            with pytest.raises(ParameterError, match=reported):
                 load(path, **parameters)
 
     def test_other_trials_are_named_one_by_one(self) -> None:
@@ -368,7 +368,7 @@ class TestCommandLine:
         assert name == "VanishingGradient:threshold=1e-8"
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "reported"),
         [
             ("s3://bucket/mine.py:Mine", "copy it here first"),
             ("missing.py:Mine:a=1", "there is no such file"),
@@ -376,8 +376,8 @@ class TestCommandLine:
             ("VanishingGradient:names=a.py:b=3", "takes no parameter 'names'"),
         ],
     )
-    def test_mistakes_are_told(self, text: str, told: str) -> None:
-        with pytest.raises(ValueError, match=told):
+    def test_mistakes_are_reported(self, text: str, reported: str) -> None:
+        with pytest.raises(ValueError, match=reported):
             parse_rule(text)
 
     def test_the_command_judges_by_it(self, tmp_path: Path) -> None:

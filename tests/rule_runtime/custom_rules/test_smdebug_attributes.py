@@ -60,7 +60,7 @@ class TestAttributes:
             assert state.evidence.step == 45
 
     @pytest.mark.parametrize(
-        ("value", "told"),
+        ("value", "reported"),
         [
             ("open(__file__)", "it is or contains a TextIOWrapper"),
             ("[object()]", "it is or contains a object"),
@@ -70,7 +70,7 @@ class TestAttributes:
         ],
     )
     def test_that_cannot_be_kept_are_named(
-        self, jobs: Path, tmp_path: Path, value: str, told: str
+        self, jobs: Path, tmp_path: Path, value: str, reported: str
     ) -> None:
         body = f"""
             def __init__(self, base_trial):
@@ -85,7 +85,7 @@ class TestAttributes:
         assert state.status is RuleStatus.ERROR
         assert state.counts.failure.startswith("Mine: the attribute")
         assert "'helper'" in state.counts.failure
-        assert told in state.counts.failure
+        assert reported in state.counts.failure
 
     def test_a_finding_counts_before_what_cannot_be_kept_ends_it(
         self, jobs: Path, tmp_path: Path

@@ -23,7 +23,7 @@ from tests.rule_runtime.custom_rules.smdebug_runs import (
 
 
 class TestErrors:
-    def test_the_line_of_the_file_is_told(self, jobs: Path, tmp_path: Path) -> None:
+    def test_the_line_of_the_file_is_reported(self, jobs: Path, tmp_path: Path) -> None:
         body = """
             def invoke_at_step(self, step):
                 return self.base_trial.tensor("loss").value(step)[7, 7] > 1
@@ -35,7 +35,7 @@ class TestErrors:
         assert f"(mine.py, line 7: {line}), at step 0" in state.counts.failure
 
     @pytest.mark.parametrize(
-        ("body", "told"),
+        ("body", "reported"),
         [
             ("def __init__(self, base_trial):\n    pass", "must call super().__init__(base_trial)"),
             ("def __init__(self, base_trial):\n    exit(1)", "SystemExit: 1 (mine.py, line 6"),
@@ -46,10 +46,10 @@ class TestErrors:
         ],
     )
     def test_a_constructor_that_fails(
-        self, jobs: Path, tmp_path: Path, body: str, told: str
+        self, jobs: Path, tmp_path: Path, body: str, reported: str
     ) -> None:
         rule = inline(tmp_path, f"{body}\ndef invoke_at_step(self, step):\n    return True")
-        assert told in judged(jobs, rule, []).counts.failure
+        assert reported in judged(jobs, rule, []).counts.failure
 
     def test_a_constructor_that_needs_a_later_tensor_is_tried_again(self, tmp_path: Path) -> None:
         run = TrialBuilder(LocalStore(tmp_path / "run"))

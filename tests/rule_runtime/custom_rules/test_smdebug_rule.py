@@ -208,7 +208,7 @@ class TestActions:
     def test_what_is_no_action_is_left_out(self, text: str | None) -> None:
         assert Actions(text, rule_name="R").actions == []
 
-    def test_what_is_no_json_is_told(self) -> None:
+    def test_what_is_no_json_is_reported(self) -> None:
         with pytest.raises(ValueError, match="rule Above: the actions 'stop!' are not JSON"):
             Above(trial_of(), action_str="stop!")
 

@@ -108,8 +108,8 @@ def test_usual_attributes_do_no_harm(
         assert [one.failure for one in evaluations] == [""] * 4
         memories.append(evaluations[-1].memory)
         if num_processes == 1:
-            told = [text for text in caplog.messages if "is created by __init__" in text]
-            assert len(told) == (kind in ("a lock", "a file", "an object", "a large array"))
+            reported = [text for text in caplog.messages if "is created by __init__" in text]
+            assert len(reported) == (kind in ("a lock", "a file", "an object", "a large array"))
     assert memories[0] == memories[1]
 
 

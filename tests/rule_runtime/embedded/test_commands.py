@@ -52,7 +52,7 @@ def test_a_script_alone_is_run_by_this_python(
         (["nosuch.py"], "nosuch.py: the script does not exist"),
     ],
 )
-def test_what_is_not_there_is_told(command: list[str], message: str) -> None:
+def test_what_is_not_there_is_reported(command: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         checked_command(command)
 

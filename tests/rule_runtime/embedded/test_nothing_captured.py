@@ -31,9 +31,9 @@ def test_of_xgboost_it_is_told_what_is_watched(notes: SessionLog) -> None:
     notes.imported("torch")
     assert "xgboost" not in why_nothing(notes)
     notes.imported("xgboost")
-    told = why_nothing(notes)
-    assert "only `xgboost.train` is watched, also through its scikit-learn interface" in told
-    assert "`xgboost.cv` only with a hook among its callbacks" in told
+    reported = why_nothing(notes)
+    assert "only `xgboost.train` is watched, also through its scikit-learn interface" in reported
+    assert "`xgboost.cv` only with a hook among its callbacks" in reported
 
 
 def test_frameworks_without_a_hook_are_named(notes: SessionLog) -> None:
@@ -41,9 +41,9 @@ def test_frameworks_without_a_hook_are_named(notes: SessionLog) -> None:
     assert why_nothing(notes).startswith("LightGBM has no hook: Stepwatch captures PyTorch")
     notes.imported("sklearn")
     notes.imported("torch")
-    told = why_nothing(notes)
-    assert told.startswith("LightGBM and scikit-learn have no hook: ")
-    assert "torch was imported, and nothing was trained" in told
+    reported = why_nothing(notes)
+    assert reported.startswith("LightGBM and scikit-learn have no hook: ")
+    assert "torch was imported, and nothing was trained" in reported
 
 
 def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionLog) -> None:

@@ -27,41 +27,41 @@ class Told:
 
 
 def test_messages_arrive_in_their_order(receiver: Receiver) -> None:
-    told = Told()
-    notifier = told.notifier(receiver.url)
+    notices = Told()
+    notifier = notices.notifier(receiver.url)
     for number in range(3):
         notifier.send({"text": str(number)})
     notifier.close()
     assert receiver.messages == [{"text": "0"}, {"text": "1"}, {"text": "2"}]
     assert set(receiver.paths) == {f"/hooks/{SECRET}"}
-    assert (told.problems, told.pauses) == ([], [])
+    assert (notices.problems, notices.pauses) == ([], [])
 
 
 def test_what_may_pass_is_tried_again(receiver: Receiver) -> None:
-    told = Told()
+    notices = Told()
     receiver.statuses = [503, 429]
-    notifier = told.notifier(receiver.url)
+    notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})
     notifier.close()
     assert len(receiver.messages) == 3
-    assert told.problems == []
-    assert told.pauses == [1.0, 4.0]
+    assert notices.problems == []
+    assert notices.pauses == [1.0, 4.0]
 
 
 @pytest.mark.parametrize(
     ("statuses", "num_tries"), [([404] * 9, 1), ([500] * 9, 3), ([302] * 9, 1)]
 )
-def test_a_failure_is_told_once_and_without_the_url(
+def test_a_failure_is_reported_once_and_without_the_url(
     receiver: Receiver, statuses: list[int], num_tries: int
 ) -> None:
-    told = Told()
+    notices = Told()
     receiver.statuses = list(statuses)
-    notifier = told.notifier(receiver.url)
+    notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})
     notifier.send({"text": "y"})
     notifier.close()
     assert [each["text"] for each in receiver.messages] == ["x"] * num_tries + ["y"] * num_tries
-    (problem,) = told.problems
+    (problem,) = notices.problems
     assert problem == (
         f"the --notify URL did not accept a message (HTTP status {statuses[0]}); the run "
         "continues, and this is reported once"
@@ -69,37 +69,37 @@ def test_a_failure_is_told_once_and_without_the_url(
 
 
 def test_an_address_where_nobody_answers(receiver: Receiver) -> None:
-    told = Told()
+    notices = Told()
     with Receiver() as gone:
         url = gone.url
-    notifier = told.notifier(url)
+    notifier = notices.notifier(url)
     notifier.send({"text": "x"})
     notifier.close()
-    (problem,) = told.problems
+    (problem,) = notices.problems
     assert "ConnectionRefusedError" in problem
     assert SECRET not in problem
     assert "127.0.0.1" not in problem
 
 
 def test_who_sends_never_waits(receiver: Receiver) -> None:
-    told = Told()
+    notices = Told()
     receiver.may_answer.clear()
-    notifier = told.notifier(receiver.url, max_waiting=2)
+    notifier = notices.notifier(receiver.url, max_waiting=2)
     for number in range(9):
         notifier.send({"text": str(number)})
-    assert ["more messages wait" in problem for problem in told.problems] == [True]
+    assert ["more messages wait" in problem for problem in notices.problems] == [True]
     notifier.close(timeout_s=0.0)
-    assert len(told.problems) == 1
+    assert len(notices.problems) == 1
     assert len(receiver.messages) <= 1
 
 
-def test_what_is_left_at_the_end_is_told(receiver: Receiver) -> None:
-    told = Told()
+def test_what_is_left_at_the_end_is_reported(receiver: Receiver) -> None:
+    notices = Told()
     receiver.may_answer.clear()
-    notifier = told.notifier(receiver.url)
+    notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})
     notifier.close(timeout_s=0.0)
-    assert ["not sent in time" in problem for problem in told.problems] == [True]
+    assert ["not sent in time" in problem for problem in notices.problems] == [True]
 
 
 @pytest.mark.parametrize(

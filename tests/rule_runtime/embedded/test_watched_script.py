@@ -148,12 +148,12 @@ def test_a_script_is_interrupted_once_whoever_else_was(
     monkeypatch.setattr(watched_script, "_may_terminal_interrupt_all", lambda: has_terminal)
     if not gets_it_too:
         monkeypatch.setattr(watched_script, "_INTERRUPT_S", 0.1)
-    told = tmp_path / "told"
+    reported = tmp_path / "reported"
     script = (
         "import os, pathlib, signal, threading\n"
         "is_told = threading.Event()\n"
         "def note(*_):\n"
-        f"    with open({str(told)!r}, 'a') as file:\n"
+        f"    with open({str(reported)!r}, 'a') as file:\n"
         "        file.write('x')\n"
         "    is_told.set()\n"
         "signal.signal(signal.SIGINT, note)\n"
@@ -168,4 +168,4 @@ def test_a_script_is_interrupted_once_whoever_else_was(
     end = watch_process([sys.executable, "-c", script], judge, patience_s=0.1)
     assert end.was_interrupted
     assert end.status == 0
-    assert told.read_text() == "x"
+    assert reported.read_text() == "x"

@@ -174,7 +174,7 @@ def test_nothing_is_fed_twice_by_another_look_in_between() -> None:
     run = late_run()
     run.look(ended=True, may_go_on=lambda: False)
     while not run.state.ended:
-        run.look(look_again=True, may_go_on=lambda: False)
+        run.look(check_again=True, may_go_on=lambda: False)
     assert run.fed == list(range(10))
 
 

@@ -241,7 +241,7 @@ def test_waiting_writes_no_new_state_as_time_goes_by() -> None:
     run.look(run.write(1, 2, 3, 4))
     before = run.state
     for now in (1001.0, 1030.0, 1059.0):
-        run.look(now=now, look_again=True)
+        run.look(now=now, check_again=True)
         assert run.state == before
 
 
@@ -251,7 +251,7 @@ def test_looking_again_finds_a_file_that_no_hole_tells_of() -> None:
     run.write(1)
     run.look()
     assert run.fed == [0]
-    run.look(look_again=True)
+    run.look(check_again=True)
     assert run.fed == [0, 1]
     assert len(run.store.listed) == 1
 
@@ -263,9 +263,9 @@ def test_looking_again_reads_other_runs_files_to_a_bound_and_leaves_no_trace() -
         old.step(step, {"a": [1.0]})
     run.look(run.write(0))
     before = run.state
-    run.look(look_again=True)
+    run.look(check_again=True)
     assert len(run.store.gets()) == 256
     assert run.state == before
     run.write(100)
-    run.look(look_again=True)
+    run.look(check_again=True)
     assert run.fed == [0, 100]

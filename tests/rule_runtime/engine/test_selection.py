@@ -70,8 +70,8 @@ def test_why_no_selected_tensor_is_judged() -> None:
         (ExplodingTensor(collection_names=("weights",)), "none of the selected tensors was saved"),
     ):
         with pytest.raises(Missing, match=reason):
-            rule.judged_tensors(step_of())
-    assert set(ExplodingTensor().judged_tensors(step_of()).names) == {"a", "b", "c"}
+            rule.evaluated_tensors(step_of())
+    assert set(ExplodingTensor().evaluated_tensors(step_of()).names) == {"a", "b", "c"}
 
 
 def test_no_extreme_of_nothing() -> None:

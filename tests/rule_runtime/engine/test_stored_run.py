@@ -20,7 +20,7 @@ from rule_runtime.engine.progress import Progress
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.engine.stored_run import judge_stored_run
+from rule_runtime.engine.stored_run import evaluate_stored_run
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial import shared_reads
 from rule_runtime.trial.run_files import current_run, last_sequences
@@ -107,7 +107,7 @@ PACK = list(find_pack("recommended").rules().items())
 def test_a_pack_reads_every_index_file_once() -> None:
     store = Store()
     sick_run(store, 60)
-    states = judge_stored_run(store, PACK)
+    states = evaluate_stored_run(store, PACK)
     assert len(states) == len(PACK) > 20
     assert states["NonFinite"].counts.evaluated == 60
     assert store.counts["GET index"] == 60
@@ -119,7 +119,7 @@ def test_a_pack_reads_every_index_file_once() -> None:
 def test_values_are_read_once_for_the_rules_that_ask_for_the_same() -> None:
     store = Store()
     sick_run(store, 60)
-    states = judge_stored_run(
+    states = evaluate_stored_run(
         store, [(f"diary-{n}", Diary(reads="gradient/fc.weight")) for n in range(5)]
     )
     assert store.counts["GET events"] == 60
@@ -133,7 +133,7 @@ def test_files_of_the_original_client_cost_their_values_once() -> None:
     before = alone(store, PACK)
     events = store.counts["GET events"]
     store.reset()
-    assert judge_stored_run(store, PACK) == before
+    assert evaluate_stored_run(store, PACK) == before
     assert store.counts["GET index"] == 20
     assert store.counts["GET events"] < events / 4
 
@@ -143,7 +143,7 @@ def test_verdicts_are_those_of_each_rule_alone(num_steps: int) -> None:
     store = Store()
     sick_run(store, num_steps, workers=2 if num_steps < 300 else 1)
     rules = [*PACK, ("Diary", Diary()), ("FailsAtStep3", FailsAtStep3())]
-    assert judge_stored_run(store, rules) == alone(store, rules)
+    assert evaluate_stored_run(store, rules) == alone(store, rules)
 
 
 _RUNS = st.lists(
@@ -175,7 +175,7 @@ def test_any_run_leaves_the_memories_of_each_rule_alone(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rule_runtime.engine.stored_run._STEPS_AT_ONCE", 3)
         patched.setattr("rule_runtime.engine.stored_run._BYTES_AT_ONCE", 600)
-        assert message(judge_stored_run(store, rules)) == message(alone(store, rules))
+        assert message(evaluate_stored_run(store, rules)) == message(alone(store, rules))
 
 
 def test_memory_is_bounded_and_what_was_forgotten_is_read_again(
@@ -188,7 +188,7 @@ def test_memory_is_bounded_and_what_was_forgotten_is_read_again(
     monkeypatch.setattr(shared_reads, "_KEPT_BYTES", 4 << 10)
     store.reset()
     shared = SharedReads(store)
-    assert judge_stored_run(shared, PACK) == expected
+    assert evaluate_stored_run(shared, PACK) == expected
     assert shared.num_bytes_kept <= 8 << 10
     assert store.counts["GET index"] > 40
 
@@ -198,11 +198,11 @@ def test_progress_is_reported_step_by_step() -> None:
     sick_run(store, 300)
     reported: list[str] = []
     totals: list[int] = []
-    judge_stored_run(
+    evaluate_stored_run(
         store,
         [("a", Diary()), ("b", FailsAtStep3())],
         on_start=totals.append,
-        on_judged=reported.append,
+        on_evaluated=reported.append,
     )
     assert totals == [300]
     assert reported[:2] == ["1 of the steps evaluated", "2 of the steps evaluated"]

@@ -60,7 +60,7 @@ def test_more_than_ten_layers_of_one_name_are_ordered_by_their_numbers() -> None
         ("grads_fc.weight", ""),
     ],
 )
-def test_a_gradient_is_told_by_its_name_alone(gradient: str, parameter: str) -> None:
+def test_a_gradient_is_reported_by_its_name_alone(gradient: str, parameter: str) -> None:
     assert parameters_by_name((gradient,), ()) == (parameter,)
     assert parameters_by_name((gradient,), ("dense/kernel:0", "Net_b.weight")) == (parameter,)
 

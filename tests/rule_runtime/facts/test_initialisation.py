@@ -101,7 +101,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
 @pytest.mark.parametrize(
     "name", ["rnn.weight_ih_l0", "rnn.weight_hh_l1_reverse", "attention.in_proj_weight"]
 )
-def test_packed_weights_are_told_by_their_names(name: str) -> None:
+def test_packed_weights_are_reported_by_their_names(name: str) -> None:
     for value, fires in ((layer(96, 32, 20.0), True), (layer(96, 32, 1.0), False)):
         tensors = {f"Net_{name}": value, f"gradient/Net_{name}": value}
         outcome = outcome_of(tensors)

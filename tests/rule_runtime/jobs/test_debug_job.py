@@ -156,9 +156,9 @@ class TestSummary:
         run = run_of(prepared)
         run.begin()
         run.judge("slow loss", "Error", "x" * 1024)
-        (_, told) = prepared.job().rule_job_summary()
-        assert len(told["StatusDetails"]) == 1024
-        assert told["StatusDetails"].endswith("x\n")
+        (_, reported) = prepared.job().rule_job_summary()
+        assert len(reported["StatusDetails"]) == 1024
+        assert reported["StatusDetails"].endswith("x\n")
 
     def test_no_rules_are_none(self, tmp_path: Path) -> None:
         job = prepare(job_name="mnist-7", output_path=tmp_path, rules=[]).job()
@@ -270,19 +270,19 @@ class TestDescribe:
     def test_the_files_tell_the_life_of_a_job(self, prepared: PreparedJob) -> None:
         run, job = run_of(prepared), prepared.job()
 
-        def told() -> tuple[str, str]:
+        def reported() -> tuple[str, str]:
             described = job.describe()
             return described["TrainingJobStatus"], described["SecondaryStatus"]
 
-        assert told() == ("InProgress", "Starting")
+        assert reported() == ("InProgress", "Starting")
         run.begin()
-        assert told() == ("InProgress", "Training")
+        assert reported() == ("InProgress", "Training")
         run.ask_to_stop()
-        assert told() == ("Stopping", "Stopping")
+        assert reported() == ("Stopping", "Stopping")
         run.end()
-        assert told() == ("Stopped", "Stopped")
+        assert reported() == ("Stopped", "Stopped")
         run.store.delete(STOP_FILE)
-        assert told() == ("Completed", "Completed")
+        assert reported() == ("Completed", "Completed")
 
     def test_what_another_run_left_says_nothing(self, prepared: PreparedJob) -> None:
         earlier = run_of(prepared, run_id="run-0")
@@ -432,7 +432,7 @@ class TestSageMaker:
             DebugJob("typo")
 
     @pytest.mark.parametrize(
-        ("missing", "told"),
+        ("missing", "reported"),
         [
             ("both", r"neither a Region nor credentials are configured; set AWS_REGION and AWS_PR"),
             ("region", r"no Region is configured; set AWS_REGION, or"),
@@ -440,7 +440,7 @@ class TestSageMaker:
         ],
     )
     def test_where_nobody_can_be_asked(
-        self, account: Account, monkeypatch: pytest.MonkeyPatch, missing: str, told: str
+        self, account: Account, monkeypatch: pytest.MonkeyPatch, missing: str, reported: str
     ) -> None:
         account.start_training_job(TrainingJobName="mnist-7")
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -453,7 +453,9 @@ class TestSageMaker:
         if missing != "region":
             for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
                 monkeypatch.delenv(name, raising=False)
-        with pytest.raises(ValueError, match=f"whether SageMaker runs 'mnist-7'.*{told}.*output_p"):
+        with pytest.raises(
+            ValueError, match=f"whether SageMaker runs 'mnist-7'.*{reported}.*output_p"
+        ):
             DebugJob("mnist-7", session=boto3.Session())
 
     def test_a_job_without_any_hook(self, account: Account) -> None:

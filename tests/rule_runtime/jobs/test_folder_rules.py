@@ -94,9 +94,9 @@ def test_a_custom_rule_judges_where_its_file_was_named(tmp_path: Path) -> None:
     custom = Rule.custom("Mine", source=str(source), rule_to_invoke="Fine")
     job = trained(tmp_path / "out", custom)
     # Who may write the folder could have named any file of this machine.
-    with pytest.raises(ValueError, match=r"rule Mine.*prepare\(\.\.\.\)\.job\(\)") as told:
+    with pytest.raises(ValueError, match=r"rule Mine.*prepare\(\.\.\.\)\.job\(\)") as reported:
         waited(elsewhere(tmp_path / "out"))
-    assert f"--rule {source}:Fine" in str(told.value)
+    assert f"--rule {source}:Fine" in str(reported.value)
     assert waited(job.job()) == {"Mine": "NoIssuesFound"}
 
 
@@ -113,14 +113,16 @@ def test_a_rule_that_this_machine_lacks_is_judged_where_it_is(tmp_path: Path) ->
     source.write_text("import what_this_machine_lacks\n" + SOURCE)
     custom = Rule.custom("Mine", source=str(source), rule_to_invoke="Fine")
     job = trained(tmp_path / "out", Rule.custom("Ours"), custom, VANISHING)
-    with pytest.raises(ValueError, match="Ours is not evaluated: there is no rule 'Ours'") as told:
+    with pytest.raises(
+        ValueError, match="Ours is not evaluated: there is no rule 'Ours'"
+    ) as reported:
         waited(job.job())
-    assert "the rule Mine is not evaluated" in str(told.value)
-    assert "what_this_machine_lacks" in str(told.value)
+    assert "the rule Mine is not evaluated" in str(reported.value)
+    assert "what_this_machine_lacks" in str(reported.value)
     source.write_text(SOURCE)
-    with pytest.raises(ValueError, match="Ours is not evaluated") as told:
+    with pytest.raises(ValueError, match="Ours is not evaluated") as reported:
         waited(job.job())
-    assert "Mine" not in str(told.value)
+    assert "Mine" not in str(reported.value)
     found = [each["RuleEvaluationStatus"] for each in job.job().rule_job_summary()]
     assert found == ["InProgress", "NoIssuesFound", "IssuesFound"]
 
@@ -156,7 +158,7 @@ def test_an_entry_that_is_no_rule_ends_with_the_reason(
 
 
 @pytest.mark.parametrize("entry", [{}, {"RuleConfigurationName": ["a"]}])
-def test_an_entry_without_a_name_is_told_and_the_others_judge(
+def test_an_entry_without_a_name_is_reported_and_the_others_judge(
     tmp_path: Path, entry: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with_entries(tmp_path, entry)

@@ -99,7 +99,7 @@ class TestDeployedRules:
         assert saved(in_folder(tmp_path, rules=[])) == {}
 
     @pytest.mark.usefixtures("account")
-    def test_what_a_hook_configuration_leaves_out_is_told(
+    def test_what_a_hook_configuration_leaves_out_is_reported(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         hook = DebuggerHookConfig(collection_configs=[CollectionConfig("gradients")])
@@ -112,7 +112,7 @@ class TestDeployedRules:
         assert "rules='recommended'" in warning
 
     @pytest.mark.usefixtures("account")
-    def test_losses_of_validation_that_are_not_saved_are_told(self) -> None:
+    def test_losses_of_validation_that_are_not_saved_are_reported(self) -> None:
         configs = [CollectionConfig(name) for name in WANTED]
         hook = DebuggerHookConfig(collection_configs=configs)
         (warning,) = prepare(job_name="job", output_path=OUTPUT, hook_config=hook).warnings
@@ -130,7 +130,7 @@ class TestDeployedRules:
             {"hook_config": False},
         ],
     )
-    def test_nothing_is_told_where_nothing_is_missing(self, arguments: dict[str, Any]) -> None:
+    def test_nothing_is_reported_where_nothing_is_missing(self, arguments: dict[str, Any]) -> None:
         assert prepare(job_name="job", output_path=OUTPUT, **arguments).warnings == ()
 
     def test_nothing_is_deployed_for_folders(self, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ class TestNamedPacks:
             **dict.fromkeys(RECOMMENDED.parameters, "recommended"),
             "ExplodingTensor": "mine",
         }
-        told = packs_of(document_of(job)["DebugRuleConfigurations"])
-        assert told == {**expected, "VanishingGradient": None}
+        reported = packs_of(document_of(job)["DebugRuleConfigurations"])
+        assert reported == {**expected, "VanishingGradient": None}
         # CreateTrainingJob knows no such member.
         assert not any("Pack" in each for each in members_of(job))
 
@@ -228,15 +228,15 @@ class TestNamedPacks:
         )  # DoubleActivation needs no values
 
     @pytest.mark.parametrize(
-        ("rules", "told"),
+        ("rules", "reported"),
         [
             ("recomended", "there is no pack 'recomended'; did you mean 'recommended'"),
             (["VanishingGradient"], "there is no pack 'VanishingGradient'.*Rule.sagemaker"),
             (["original", "recommended"], "2 rules are called 'ClassImbalance'"),
         ],
     )
-    def test_what_is_no_pack(self, tmp_path: Path, rules: object, told: str) -> None:
-        with pytest.raises(ValueError, match=told):
+    def test_what_is_no_pack(self, tmp_path: Path, rules: object, reported: str) -> None:
+        with pytest.raises(ValueError, match=reported):
             in_folder(tmp_path, rules=rules)
 
     def test_rules_and_packs_are_listed(self, tmp_path: Path) -> None:

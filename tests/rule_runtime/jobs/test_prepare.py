@@ -140,7 +140,7 @@ class TestConfiguration:
         (rule,) = content["DebugRuleConfigurations"]
         assert rule["RuleConfigurationName"] == "VanishingGradient"
 
-    def test_what_rules_ask_for_is_merged_and_conflicts_are_told(
+    def test_what_rules_ask_for_is_merged_and_conflicts_are_reported(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         hook = DebuggerHookConfig(

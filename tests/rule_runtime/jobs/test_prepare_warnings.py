@@ -28,7 +28,7 @@ def in_folder(folder: Path, **arguments: Any) -> PreparedJob:
 
 
 class TestWhereTensorsGo:
-    def test_a_path_of_the_hooks_own_is_told(
+    def test_a_path_of_the_hooks_own_is_reported(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         own = str(tmp_path / "teamA")
@@ -71,7 +71,7 @@ class TestMessages:
         assert "AlertTopicArn" in warning
         assert "ActionEmail" in warning
 
-    def test_all_are_told_at_once(self, tmp_path: Path) -> None:
+    def test_all_are_reported_at_once(self, tmp_path: Path) -> None:
         rules = [
             Rule.sagemaker(rule_configs.overfit(), actions=Email("b@example.com")),
             LOSSES,
@@ -101,20 +101,20 @@ class TestWhoSaysWhatIsSaved:
         return warning
 
     def test_the_configuration_of_another_rule(self, tmp_path: Path) -> None:
-        told = self.losses_of(tmp_path, LOSSES, OVERFIT, hook_parameters={"save_interval": 50})
-        assert "the rule Overfit lacks data that it needs" in told
-        assert "LossNotDecreasing has losses saved every 500 steps in mode TRAIN" in told
-        assert "but every 100 are needed" in told
-        assert "collections_to_save" in told
-        assert "hook" not in told
+        reported = self.losses_of(tmp_path, LOSSES, OVERFIT, hook_parameters={"save_interval": 50})
+        assert "the rule Overfit lacks data that it needs" in reported
+        assert "LossNotDecreasing has losses saved every 500 steps in mode TRAIN" in reported
+        assert "but every 100 are needed" in reported
+        assert "collections_to_save" in reported
+        assert "hook" not in reported
 
     def test_the_hooks_configuration(self, tmp_path: Path) -> None:
         said = CollectionConfig("losses", {"save_interval": 1000})
-        told = self.losses_of(tmp_path, OVERFIT, collection_configs=[said])
-        assert "hook_config has losses saved every 1000 steps" in told
-        assert "collections_to_save" not in told
+        reported = self.losses_of(tmp_path, OVERFIT, collection_configs=[said])
+        assert "hook_config has losses saved every 1000 steps" in reported
+        assert "collections_to_save" not in reported
 
     def test_both(self, tmp_path: Path) -> None:
         said = CollectionConfig("losses", {"save_interval": 1000})
-        told = self.losses_of(tmp_path, LOSSES, OVERFIT, collection_configs=[said])
-        assert "hook_config and LossNotDecreasing have losses saved every 500 steps" in told
+        reported = self.losses_of(tmp_path, LOSSES, OVERFIT, collection_configs=[said])
+        assert "hook_config and LossNotDecreasing have losses saved every 500 steps" in reported

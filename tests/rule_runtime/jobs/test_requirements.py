@@ -129,7 +129,7 @@ class TestWhatTheUserSays:
         assert saved(job)["losses"] == expected
         assert job.warnings == ()
 
-    def test_steps_of_a_collection_count_and_what_a_rule_misses_is_told(
+    def test_steps_of_a_collection_count_and_what_a_rule_misses_is_reported(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         said = CollectionConfig("losses", {"save_interval": 1000})
@@ -202,7 +202,7 @@ class TestWhatTheUserSays:
 
 
 class TestShortTrainings:
-    def test_rules_that_would_see_one_step_are_told_in_one_line(
+    def test_rules_that_would_see_one_step_are_reported_in_one_line(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         initial = Rule.sagemaker(rule_configs.poor_weight_initialization())
@@ -315,7 +315,7 @@ class TestValidation:
         return job.warnings
 
     @pytest.mark.parametrize(
-        ("losses", "told"),
+        ("losses", "reported"),
         [
             ({"train__save_interval": 10, "eval__save_interval": 500}, "one of 500 steps"),
             ({"train__save_interval": 10}, "one of 500 steps"),  # the hook's own interval
@@ -323,12 +323,12 @@ class TestValidation:
             ({"save_interval": 10, "eval__start_step": 1, "eval__end_step": 9}, "no step"),
         ],
     )
-    def test_a_rule_that_would_see_none_is_told(
-        self, tmp_path: Path, losses: dict[str, object], told: str
+    def test_a_rule_that_would_see_none_is_reported(
+        self, tmp_path: Path, losses: dict[str, object], reported: str
     ) -> None:
         (warning,) = self.warnings_of(tmp_path, **losses)
         assert warning.startswith("Overfit probably cannot be evaluated")
-        assert f"the hook saves losses at {told} of mode EVAL" in warning
+        assert f"the hook saves losses at {reported} of mode EVAL" in warning
         assert "give losses eval.save_interval=10" in warning
 
     @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_what_is_no_image_is_refused() -> None:
         "deep": np.ones((2, 3, 4, 4)),
     }
     builder.step(0, tensors)
-    builder.step(1, {"told": np.ones((2, 2))}, save_values=False)
+    builder.step(1, {"reported": np.ones((2, 2))}, save_values=False)
     trial = opened(builder)
     for name in ("flat", "none", "text"):
         with pytest.raises(ValueError, match=f"{name} has the shape .* cannot be drawn"):
@@ -134,8 +134,8 @@ def test_what_is_no_image_is_refused() -> None:
     with pytest.raises(ValueError, match="no example 2 among 2"):
         trial.plot_activations("deep", example=2)
     with pytest.raises(ValueError, match="value of told was not saved so far; save_raw_tensor"):
-        trial.plot_activations("told")
+        trial.plot_activations("reported")
     with pytest.raises(TensorUnavailableForStep):
-        trial.plot_activations("told", steps=[1])
+        trial.plot_activations("reported", steps=[1])
     with pytest.raises(TensorUnavailable):
         trial.plot_kernels("nothing")

@@ -113,7 +113,7 @@ def test_a_number_that_is_not_finite_is_a_gap_with_a_cross() -> None:
     assert legend_of(figure.axes[0]) == ["loss", "not finite"]
 
 
-def test_many_lines_some_have_names_and_the_rest_is_told() -> None:
+def test_many_lines_some_have_names_and_the_rest_is_reported() -> None:
     builder = TrialBuilder()
     for step in range(3):
         tensors = {f"t{at:03d}": np.float64(at + step) for at in range(30)}
@@ -149,7 +149,7 @@ def test_workers_have_lines_of_their_own() -> None:
         trial.plot("loss", worker="worker_2")
 
 
-def test_what_a_logarithm_cannot_show_is_told() -> None:
+def test_what_a_logarithm_cannot_show_is_reported() -> None:
     builder = make_run(*({"loss": np.float64(number)} for number in [1.0, 0.0, -2.0, 10.0]))
     figure = opened(builder).plot("loss", log=True)
     assert legend_of(figure.axes[0]) == ["loss", "2 numbers <= 0 not shown"]

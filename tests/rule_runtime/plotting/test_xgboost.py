@@ -96,8 +96,8 @@ def test_the_colours_of_shap_values_are_named(binary: Trial) -> None:
     for figure in (binary.plot_average_shap(), binary.plot_full_shap()):
         legend = figure.axes[0].get_legend()
         assert legend is not None
-        told = [label.get_text() for label in legend.get_texts()]
-        assert told == ["lowers the prediction", "raises the prediction"]
+        reported = [label.get_text() for label in legend.get_texts()]
+        assert reported == ["lowers the prediction", "raises the prediction"]
         colors = [patch.get_facecolor() for patch in legend.get_patches()]
         assert colors[0] == to_rgba(LINE_COLORS[0])
         assert colors[1] == to_rgba(LINE_COLORS[1])
@@ -160,7 +160,7 @@ def test_features_that_no_file_names(name: str, expected: list[str]) -> None:
     assert sorted(label.get_text() for label in axes.get_yticklabels()) == expected
 
 
-def test_of_very_many_rows_some_are_drawn_and_that_is_told() -> None:
+def test_of_very_many_rows_some_are_drawn_and_that_is_reported() -> None:
     builder = make_run({"full_shap/f0": np.random.default_rng(0).normal(size=(5000, 2))})
     axes = Trial(builder.store, name="t").plot_full_shap().axes[0]
     (points,) = shap_points(axes)
@@ -168,7 +168,7 @@ def test_of_very_many_rows_some_are_drawn_and_that_is_told() -> None:
     assert axes.get_xlabel().endswith("1667 of 5000 rows")
 
 
-def test_what_was_not_saved_is_told_with_what_saves_it() -> None:
+def test_what_was_not_saved_is_reported_with_what_saves_it() -> None:
     trial = Trial(make_run({"a": np.float64(1)}).store, name="t")
     with pytest.raises(ValueError, match="collection 'feature_importance' saves them"):
         trial.plot_feature_importance()

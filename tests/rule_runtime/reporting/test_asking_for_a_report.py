@@ -16,9 +16,9 @@ from tests.rule_runtime.outcomes import make_run
 def test_asked_for_as_a_rule_it_is_said_what_it_is_and_how_it_is_made() -> None:
     with pytest.raises(UnknownRuleError) as raised:
         create_rule("CreateXgboostReport", {"base_trial": "s3://bucket/job"})
-    told = str(raised.value)
-    assert "CreateXgboostReport is not a rule but a report" in told
-    assert "create_trial(path).create_xgboost_report(out_dir)" in told
+    reported = str(raised.value)
+    assert "CreateXgboostReport is not a rule but a report" in reported
+    assert "create_trial(path).create_xgboost_report(out_dir)" in reported
 
 
 def test_a_trial_writes_its_report(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 
 
-def told(*rules: dict[str, Any]) -> list[str]:
+def reported(*rules: dict[str, Any]) -> list[str]:
     job = JobFile("mnist-7", "run-1", "local", "", debug_rule_configurations=rules)
     return JobConfiguration(job, "", []).rules
 
 
 def test_rules_with_their_parameters_and_what_is_wrong_with_them() -> None:
-    assert told(
+    assert reported(
         {"RuleConfigurationName": "VanishingGradient", "RuleParameters": {"threshold": "1e-9"}},
         {"RuleConfigurationName": "NonFinite", "Pack": "recommended"},
         {"RuleConfigurationName": "Odd", "RuleParameters": ["a"]},
@@ -28,12 +28,12 @@ def test_rules_with_their_parameters_and_what_is_wrong_with_them() -> None:
     ]
 
 
-def test_an_entry_without_a_usable_name_is_told() -> None:
-    (problem,) = told({"RuleConfigurationName": "#x"})
+def test_an_entry_without_a_usable_name_is_reported() -> None:
+    (problem,) = reported({"RuleConfigurationName": "#x"})
     assert problem.startswith("entry 1 of DebugRuleConfigurations is ignored")
 
 
-def test_a_damaged_file_is_told_and_a_missing_one() -> None:
+def test_a_damaged_file_is_reported_and_a_missing_one() -> None:
     store = MemoryStore("damaged")
     assert read(store).facts == {"job.json": "there is no job.json"}
     store.put(JOB_FILE, b"{")

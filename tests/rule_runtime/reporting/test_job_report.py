@@ -105,7 +105,7 @@ def test_its_numbers_are_those_that_were_saved(sick: Path, judged: dict[str, Any
     assert all(each["first_not_finite_step"] > JUMP for each in worst.values())
 
 
-def test_without_verdicts_those_beside_the_tensors_are_told(
+def test_without_verdicts_those_beside_the_tensors_are_reported(
     sick: Path, judged: dict[str, Any]
 ) -> None:
     run = read_run(LocalStore(sick)).run or ""
@@ -124,11 +124,11 @@ def test_without_verdicts_those_beside_the_tensors_are_told(
     broken = written[0].parent.parent / "Broken" / "status.json"
     broken.parent.mkdir()
     broken.write_text("{")
-    told = job_report(sick).numbers["verdicts"]
+    reported = job_report(sick).numbers["verdicts"]
     for file in (*written, broken):
         file.unlink()
-    assert [each["RuleConfigurationName"] for each in told] == ["NonFinite"], "of this run only"
-    assert told[0]["Evidence"]["step"] == judged["NonFinite"].evidence.step
+    assert [each["RuleConfigurationName"] for each in reported] == ["NonFinite"], "of this run only"
+    assert reported[0]["Evidence"]["step"] == judged["NonFinite"].evidence.step
 
 
 def test_verdicts_may_be_the_json_of_the_command_line(judged: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ def test_reading_ends_when_time_is_over_with_steps_of_the_whole_run() -> None:
     assert read_run(store, limits=ReadLimits(bytes=1)).num_steps_read == 64
 
 
-def test_files_of_the_original_client_and_broken_ones_are_told_of() -> None:
+def test_files_of_the_original_client_and_broken_ones_are_reported() -> None:
     builder = TrialBuilder(run=None)
     for step in range(3):
         builder.step(step, {"Loss_output_0": np.float32(3 - step), "fc.weight": np.ones((3, 4))})

@@ -54,8 +54,8 @@ def test_the_report_names_the_rule_the_step_and_the_reason() -> None:
 def test_a_run_that_stopped_later_than_the_finding_has_both_steps() -> None:
     store = MemoryStore()
     stopped_run(store, evidence={"step": 0})
-    told = "stopped by NonFinite: found at step 0, run stopped at step 2"
-    assert f"<dd>{told}</dd>" in report_of_store(store, []).html
+    reported = "stopped by NonFinite: found at step 0, run stopped at step 2"
+    assert f"<dd>{reported}</dd>" in report_of_store(store, []).html
 
 
 def test_one_that_goes_on_was_asked_to() -> None:
@@ -67,7 +67,7 @@ def test_one_that_goes_on_was_asked_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stop", "told"),
+    ("stop", "reported"),
     [
         ({"run_id": None}, TOLD),
         ({"rule_configuration_name": None, "evidence": None}, "stopped on request"),
@@ -75,12 +75,12 @@ def test_one_that_goes_on_was_asked_to() -> None:
         ({"run_id": "another"}, "ended"),
     ],
 )
-def test_a_request_may_say_less_or_mean_another_run(stop: dict[str, object], told: str) -> None:
+def test_a_request_may_say_less_or_mean_another_run(stop: dict[str, object], reported: str) -> None:
     store = MemoryStore()
     stopped_run(store, **stop)
     report = report_of_store(store, [])
-    assert f"<dd>{told}</dd>" in report.html
-    assert (report.numbers["stop"] is None) == (told == "ended")
+    assert f"<dd>{reported}</dd>" in report.html
+    assert (report.numbers["stop"] is None) == (reported == "ended")
 
 
 def test_a_request_that_cannot_be_read_is_none() -> None:

@@ -124,10 +124,10 @@ def test_scores_are_those_of_scikit_learn(trained: tuple[str, Any, Trial, Report
 def test_what_goes_over_the_rounds(trained: tuple[str, Any, Trial, Report]) -> None:
     kind, booster, trial, report = trained
     _, _, labels = validation_data(kind)
-    for name, told in report.sections["metrics"].items():
+    for name, reported in report.sections["metrics"].items():
         values = trial.tensor(name).values()
-        assert told["rounds"] == list(values) == SAVED_ROUNDS
-        assert told["values"] == [float(value[0]) for value in values.values()]
+        assert reported["rounds"] == list(values) == SAVED_ROUNDS
+        assert reported["values"] == [float(value[0]) for value in values.values()]
     over = report.sections["error_by_label" if kind == "regression" else "class_accuracy"]
     assert over["rounds"] == SAVED_ROUNDS
     for step, found in zip(SAVED_ROUNDS, over["values"], strict=True):
@@ -480,7 +480,7 @@ def test_a_damaged_record_leaves_its_round_out(tmp_path: Path) -> None:
     assert "round 0 was left out" in report.page
 
 
-def test_a_damaged_file_of_the_original_client_is_told_of(tmp_path: Path) -> None:
+def test_a_damaged_file_of_the_original_client_is_reported(tmp_path: Path) -> None:
     builder = TrialBuilder(run=None)
     builder.collections(metrics=("^[a-z]+-[a-z]+$",))
     tensors = {"train-error": np.array([0.5]), "feature_importance/weight/a": np.array([1.0])}

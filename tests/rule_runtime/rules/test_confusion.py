@@ -125,7 +125,7 @@ def test_what_can_not_be_judged_says_why() -> None:
     )
 
 
-def test_the_worker_with_the_worst_share_is_told() -> None:
+def test_the_worker_with_the_worst_share_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     trial.step(0, {"labels": TEN, "predictions": WRONG}, worker="worker_0")
     worse = np.where(TEN < 4, 7, TEN)

@@ -147,7 +147,7 @@ def test_statistics_do_not_suffice() -> None:
     assert OUTPUT in reason_of(*trial.outcomes(DeadRelu()))
 
 
-def test_what_to_ask_for_is_told() -> None:
+def test_what_to_ask_for_is_reported() -> None:
     outcome = outcome_of(with_dead(9), name="act.output_0", tensor_regex=("^mine",))
     assert outcome == NotEvaluated(
         "no output of a ReLU layer was saved in the collection relu_output or named as ^mine: ask "

@@ -46,7 +46,7 @@ def in_order(num: int, num_classes: int = CLASSES, *, size: int = 32) -> list[An
     return [np.take(rows, np.arange(start, start + size), mode="clip") for start in starts]
 
 
-def test_rows_that_are_sorted_by_class_are_told() -> None:
+def test_rows_that_are_sorted_by_class_are_reported() -> None:
     trial = run(in_order(20))
     assert found_at(LabelDegenerate(), trial) == list(range(9, 20))
     (found, *_) = (o for o in trial.outcomes(LabelDegenerate()) if isinstance(o, IssueFound))

@@ -69,7 +69,7 @@ def test_as_the_definition(tokens: list[int], thresholds: list[tuple[int, float]
         assert isinstance(outcome_of(tokens, rule), IssueFound if fires else Passed)
 
 
-def test_the_worst_input_and_worker_are_told() -> None:
+def test_the_worst_input_and_worker_are_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     trial.step(0, {NAME: [0, 0, 0, 1], f"b_{NAME}": [1, 1]}, worker="worker_0")
     trial.step(0, {NAME: [0, 0, 0, 0], f"b_{NAME}": [1, 1]}, worker="worker_1")

@@ -159,7 +159,7 @@ def test_the_evidence_of_a_loss() -> None:
     assert evidence.sentence == f"{LOSS}: no loss below 0.5 for 5 steps"
 
 
-def test_a_reason_of_several_conditions_is_told_once() -> None:
+def test_a_reason_of_several_conditions_is_reported_once() -> None:
     trial = TrialBuilder()
     trial.step(1, {"other": [1.0]})
     reason = reason_of(*trial.outcomes(PoorWeightInitialization(conditions=("scale", "symmetry"))))
@@ -180,7 +180,7 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
     assert found[6] == NotApplicable("only the first 3 saved training steps are evaluated")
 
 
-def test_what_is_missing_is_told() -> None:
+def test_what_is_missing_is_reported() -> None:
     outcome = outcome_of({"x": [1.0]})
     assert outcome == NotEvaluated(
         "no two inputs of activations (relu_input) were saved with statistics; no "

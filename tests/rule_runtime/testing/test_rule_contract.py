@@ -277,7 +277,7 @@ def test_says_so_without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
         run(Sound, "test_any_split_into_calls_gives_the_same_outcomes")
 
 
-def test_what_is_left_to_the_author_is_told() -> None:
+def test_what_is_left_to_the_author_is_reported() -> None:
     class Forgotten(RuleContract):
         pass
 

@@ -72,7 +72,7 @@ def test_what_stands_ahead_of_the_damage_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("num_bytes", [0, 40])
-def test_a_value_behind_the_end_of_its_file_is_told_as_such(num_bytes: int) -> None:
+def test_a_value_behind_the_end_of_its_file_is_reported_as_such(num_bytes: int) -> None:
     builder = three_steps(run="run-1")
     key = event_key(1, "worker_0")
     builder.store.put(key, builder.store.get(key)[:num_bytes])

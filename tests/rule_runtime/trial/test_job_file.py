@@ -31,7 +31,7 @@ def test_none_is_none(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b" " * (MAX_JOB_FILE_BYTES + 1)])
-def test_a_damaged_one_counts_as_none_and_is_told_once(
+def test_a_damaged_one_counts_as_none_and_is_reported_once(
     caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     store = holding(f"damaged-{len(data)}-{data[:1]!r}", data)
@@ -44,6 +44,6 @@ def test_a_damaged_one_counts_as_none_and_is_told_once(
 
 
 def test_whoever_reads_may_tell_it_otherwise() -> None:
-    told: list[str] = []
-    assert usable_job_file(holding("told", b"{"), told.append) is None
-    assert len(told) == 1
+    reported: list[str] = []
+    assert usable_job_file(holding("reported", b"{"), reported.append) is None
+    assert len(reported) == 1

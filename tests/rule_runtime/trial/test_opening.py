@@ -83,10 +83,10 @@ def test_waiting_where_nothing_is_tells_so_once_a_minute(caplog: pytest.LogCaptu
     trial = waiting(130, builder)
     with pytest.raises(NoMoreData):
         trial.wait_for_steps([5])
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 3  # at 0, 60 and 120 s
-    assert all(text.startswith(f"nothing was found at {trial.path} so far") for text in told)
-    assert "is the path right?" in told[0]
+    reported = [record.getMessage() for record in caplog.records]
+    assert len(reported) == 3  # at 0, 60 and 120 s
+    assert all(text.startswith(f"nothing was found at {trial.path} so far") for text in reported)
+    assert "is the path right?" in reported[0]
 
 
 @pytest.mark.parametrize("is_saved", [True, False])

@@ -120,7 +120,7 @@ def test_another_trial_is_opened_once(folder: Path) -> None:
     assert reader.other("other") is reader.other("other")
 
 
-def test_a_store_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(MemoryStore):
         def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:  # noqa: ARG002
             raise StoreRefusedError(f"allow s3:GetObject on {key}")

@@ -16,12 +16,12 @@ TENSOR = np.array([[1.0, -2.0], [3.0, -4.5]])
 def test_statistics_tell_what_the_values_tell(name: str, absolute: bool) -> None:
     expected = reduce_tensor(TENSOR, name, absolute=absolute)
     statistics = dict(zip(STATISTICS_COLUMNS, tensor_statistics(TENSOR), strict=True))
-    told = reduction_from_statistics(statistics, name, absolute=absolute)
+    reported = reduction_from_statistics(statistics, name, absolute=absolute)
     untold = {("min", True), ("std", True), ("variance", True)}
     if name in {"median", "prod"} or (name, absolute) in untold:
-        assert told is None
+        assert reported is None
     else:
-        assert told == pytest.approx(float(expected))
+        assert reported == pytest.approx(float(expected))
 
 
 def test_norms_are_those_of_the_flat_tensor() -> None:

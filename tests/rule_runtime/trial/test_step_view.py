@@ -103,7 +103,7 @@ def test_a_value_is_preferred_to_reductions_which_are_of_all_elements() -> None:
     assert rows.column("nan").tolist() == [1.0]
 
 
-def test_a_damaged_record_is_told() -> None:
+def test_a_damaged_record_is_reported() -> None:
     trial = make_run({"a": np.arange(10.0)})
     key = event_key(0, "worker_0")
     data = bytearray(trial.store.get(key))

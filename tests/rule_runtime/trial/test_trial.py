@@ -276,7 +276,7 @@ def test_range_steps_and_wrong_arguments(uri: str) -> None:
         create_trial(uri, profiler=True)
 
 
-def test_hostile_and_damaged_files_are_told_and_do_no_harm() -> None:
+def test_hostile_and_damaged_files_are_reported_and_do_no_harm() -> None:
     builder = TrialBuilder(MemoryStore())
     builder.step(0, {"a": [1.0]})
     key = builder.step(1, {"a": [1.0]})
@@ -324,7 +324,7 @@ def test_cached_values_are_read_once() -> None:
         assert len(store.gets()) == reads
 
 
-def test_what_each_step_has_is_told_by_step() -> None:
+def test_what_each_step_has_is_reported_by_step() -> None:
     builder = make_run(*({f"t{step % 2}": [1.0]} for step in range(6)))
     steps = Trial(builder.store, name="t").global_step_to_tensors_map
     assert list(steps.items()) == [(step, {f"t{step % 2}"}) for step in range(6)]

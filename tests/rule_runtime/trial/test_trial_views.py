@@ -275,8 +275,13 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
     assert isinstance(store, CountingStore)
     store.reset()
     page = trial._repr_html_()
-    for told in ("training has ended", "TRAIN 3 (0 to 2), EVAL 1 (0 to 0)", "worker_1", "[2, 3]"):
-        assert told in page
+    for reported in (
+        "training has ended",
+        "TRAIN 3 (0 to 2), EVAL 1 (0 to 0)",
+        "worker_1",
+        "[2, 3]",
+    ):
+        assert reported in page
     assert repr(trial) == (
         "<Trial 't' at memory://counting/: 4 steps, 2 workers, training has ended>"
     )
@@ -324,7 +329,7 @@ def test_of_many_tensors_only_some_are_shown() -> None:
     assert len(page) < 10_000
 
 
-def test_damaged_index_files_are_told_of() -> None:
+def test_damaged_index_files_are_reported() -> None:
     builder = make_run({"a": [1.0]})
     builder.store.put(index_key(1, "worker_0"), b"{")
     assert "1 index files" in opened(builder)._repr_html_()
@@ -350,7 +355,7 @@ def run(code: str) -> str:
     ],
 )
 def test_what_is_not_installed_is_named_with_its_extra(module: str, call: str) -> None:
-    told = run(f"""
+    reported = run(f"""
 import sys
 sys.modules[{module!r}] = None
 from rule_runtime import create_trial
@@ -360,19 +365,19 @@ try:
 except ImportError as error:
     print(error.name, error)
 """)
-    assert told.startswith(f"{module} ")
-    assert told.endswith(f"needs {module}: {install_hint('report')}\n")
+    assert reported.startswith(f"{module} ")
+    assert reported.endswith(f"needs {module}: {install_hint('report')}\n")
 
 
 def test_neither_is_imported_before_it_is_asked_for() -> None:
-    told = run("""
+    reported = run("""
 import json, sys
 from rule_runtime import create_trial
 trial = create_trial("memory://nothing")
 repr(trial), trial._repr_html_()
 print(json.dumps(list(sys.modules)))
 """)
-    loaded = {name.partition(".")[0] for name in json.loads(told)}
+    loaded = {name.partition(".")[0] for name in json.loads(reported)}
     assert not loaded & {"pandas", "matplotlib", "jinja2"}
 
 

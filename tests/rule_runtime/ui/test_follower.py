@@ -83,8 +83,8 @@ def test_in_the_end_it_shows_what_the_report_tells() -> None:
     assert not running.follower.look()
     shown = running.follower.numbers()
     state = running.builder.evaluate(RULE[0][1])
-    told = report_of_store(running.store, verdicts_of({"NonFinite": state}))
-    one, other = shown.to_json(), told.numbers
+    reported = report_of_store(running.store, verdicts_of({"NonFinite": state}))
+    one, other = shown.to_json(), reported.numbers
     for part in ("verdicts", "curves", "gradients", "updates", "steps", "job", "has_ended"):
         assert one[part] == other[part], part
     assert json.dumps(one, allow_nan=False)
