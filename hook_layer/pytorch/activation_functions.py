@@ -17,6 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from hook_layer.guard import FailureLog
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
 from hook_layer.pytorch.function_mode import ObservedCalls, has_compiled_anything
@@ -66,14 +67,15 @@ class ActivationFunctions:
     """Reports activations that are called as functions in one pass of a model.
 
     Args:
-        callback: Is called for each activation. It must not raise. Its owner is referenced weakly.
+        callback: Is called for each activation. Its owner is referenced weakly.
+        failures: Counts errors.
     """
 
-    def __init__(self, callback: FunctionCallback) -> None:
+    def __init__(self, callback: FunctionCallback, failures: FailureLog) -> None:
         self._callback = WeakMethod(callback)
         self._callers: WeakKeyDictionary[nn.Module, _Callers] = WeakKeyDictionary()
         self._known = _Callers()  # of the model that is called
-        self._observed = ObservedCalls(self._on_call)
+        self._observed = ObservedCalls(self._on_call, failures, "functions")
         self._entrances: list[Any] = []
         self._handles: tuple[Any, ...] = ()
         self._called: list[nn.Module] = []

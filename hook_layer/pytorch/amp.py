@@ -34,17 +34,12 @@ __all__ = ["LossScaling", "dense_gradients", "parameters_of", "unscaled"]
 
 
 class LossScaling:
-    """Detects scaled losses and their scale.
-
-    Attributes:
-        scale: The scale of the newest scaled loss; None without one.
-    """
+    """Detects scaled losses and their scale."""
 
     def __init__(self) -> None:
         self._scalers: WeakSet[GradScaler] = WeakSet()
         self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         self._newest_scale: Tensor | None = None
-        self.scale: Tensor | None = None
 
     def listen(self) -> Listening:
         """Detect scaled losses until the returned listener is removed."""
@@ -86,7 +81,7 @@ class LossScaling:
         scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
         if not isinstance(scale, Tensor):
             return
-        self._newest_scale = self.scale = scale
+        self._newest_scale = scale
         for tensor in tensors_in(result):
             self._scales[tensor] = scale
 

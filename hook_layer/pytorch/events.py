@@ -434,7 +434,7 @@ class TorchEvents(Part):
             self._recorder.is_captured = False  # even if other optimizers have stepped
         if self._collector.due:
             if OPTIMIZER_STEPS in self._collector.due_key:
-                self._loop.norms.step_begins(optimizer, self._loop.scaling.scale)
+                self._loop.norms.step_begins(optimizer, self._loop.counts.scale_of(optimizer))
             self.events.emit(OptimizerBegins(optimizer, has_closure))
 
     @guarded("steps")

@@ -146,6 +146,10 @@ class LoopCounts:
             self._skipped[key] = 0
         self._done.discard(key)
 
+    def scale_of(self, optimizer: Optimizer) -> Tensor | None:
+        """Return the newest loss scale if a gradient scaler steps an optimizer."""
+        return self._scale if id(optimizer) in self._skipped else None
+
     def facts(self, *, are_all_of_others: bool) -> dict[str, Tensor]:
         """Return the counts by name.
 

@@ -1,20 +1,24 @@
 """Observes how a script computes a loss from a model's outputs, if no known function returned it.
 
-For example, `((outputs - targets) ** 2).mean()` shows neither outputs nor targets. So the calls of
-torch between the end of a forward pass and the backward pass are observed in saved steps. The first
-call that takes a tensor derived from the outputs, and one without gradient for the same rows,
-compares outputs and targets.
+For example, `((outputs - targets) ** 2).mean()` shows neither outputs nor targets. So in saved
+steps the calls of torch are observed from the end of a forward pass on. A call that takes a tensor
+derived from the outputs, and data for the same rows, may compare outputs and targets. A difference
+or a loss function does. A product or an index may: it counts if no difference follows.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from hook_layer.guard import FailureLog
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import tensors_in, versions_of
 from hook_layer.pytorch.function_mode import ObservedCalls, has_compiled_anything
 from hook_layer.pytorch.tensor_elements import WHOLE
@@ -23,16 +27,35 @@ __all__ = ["Compared", "LossOperations", "standard_losses"]
 
 _MAX_CALLS: Final = 256
 """Maximum observed calls of torch in a step: a loss that needs more is not explained."""
+_MAX_BYTES: Final = 128 << 20
+"""Maximum memory kept by references to what a script computes."""
+_MAX_ELEMENTS: Final = 1 << 20
+"""Maximum outputs of which usual losses are computed, which takes seven times their memory."""
 _MAX_STEPS_WITHOUT: Final = 3
 """Saved steps in which no comparison was found, after which observing ends."""
-_LOGARITHMS: Final = frozenset(
-    id(function)
-    for function in (
-        *(torch.log, Tensor.log, torch.log_softmax, Tensor.log_softmax),
-        *(F.log_softmax, F.logsigmoid),
-    )
+_PART: Final = "observed losses"
+
+
+def _ids_of(*functions: Any) -> frozenset[int]:
+    # By id, because a function of a tensor subclass may not be hashable.
+    return frozenset(map(id, functions))
+
+
+_LOGARITHMS: Final = _ids_of(
+    *(torch.log, Tensor.log, torch.log_softmax, Tensor.log_softmax),
+    *(F.log_softmax, F.logsigmoid),
 )
-"""What they return is compared for what they got. By id: some functions are not hashable."""
+"""What they return is compared for what they got."""
+_DIFFERENCES: Final = _ids_of(
+    *(torch.sub, torch.subtract, torch.rsub, Tensor.sub, Tensor.subtract),
+    *(Tensor.__sub__, Tensor.__rsub__, Tensor.sub_, Tensor.__isub__),
+    *(getattr(F, name) for name in dir(F) if name.endswith(("_loss", "cross_entropy"))),
+    F.binary_cross_entropy_with_logits,
+)
+_MAY_COMPARE: Final = _ids_of(
+    *(torch.mul, torch.multiply, Tensor.mul, Tensor.multiply, Tensor.__mul__, Tensor.__rmul__),
+    *(torch.gather, Tensor.gather, torch.take_along_dim, Tensor.__getitem__),
+)
 _LEAST_LOGARITHM: Final = -100.0
 """Of probabilities, as in torch's binary cross entropy."""
 _LEAST_PROBABILITY: Final = 1e-7
@@ -40,31 +63,54 @@ _LEAST_PROBABILITY: Final = 1e-7
 
 
 class Compared(NamedTuple):
-    """What a loss compares, detached.
+    """What a loss compares.
 
     Attributes:
         outputs: Outputs of the model, as the loss gets them [N, ...].
         targets: What they are compared with [N, ...].
+        versions: Number of writes to both.
+        is_sure: Whether a difference or a loss function compares them.
     """
 
     outputs: Tensor
     targets: Tensor
+    versions: tuple[int, ...]
+    is_sure: bool
+
+
+class _Derived(NamedTuple):
+    """A tensor that was computed from the outputs of a model.
+
+    Attributes:
+        tensor: The tensor. A reference, because its id may be used again otherwise.
+        source: What is compared if the tensor is.
+        compared: What its computation compared; None if nothing yet.
+    """
+
+    tensor: Tensor
+    source: Tensor
+    compared: Compared | None = None
 
 
 class LossOperations:
     """Finds the outputs and targets of losses that no known function computes.
 
+    Modules with parameters that are called meanwhile are not observed, because some of torch's
+    compute otherwise then. What they return counts as outputs.
+
     Attributes:
         is_wanted: Whether saved steps are observed: an earlier loss was unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, failures: FailureLog) -> None:
         self.is_wanted = self._is_hopeless = False
-        self._observed = ObservedCalls(self._on_call)
-        # Strong references, until the backward pass begins: an id may be used again.
-        self._derived: dict[int, tuple[Tensor, Tensor]] = {}
-        self._pair: tuple[Tensor, Tensor, tuple[int, ...]] | None = None
-        self._num_calls = self._num_without = 0
+        self._observed = ObservedCalls(self._on_call, failures, _PART)
+        self._derived: dict[int, _Derived] = {}
+        self._handles: tuple[Any, ...] = ()
+        self._called: nn.Module | None = None
+        self._thread: int | None = None  # of the newest backward pass
+        self._num_calls = self._num_bytes = self._num_without = 0
+        self._was_asked = self._was_found = False
 
     @property
     def is_observing(self) -> bool:
@@ -73,56 +119,111 @@ class LossOperations:
 
     def want(self) -> None:
         """Observe later saved steps, unless several were observed in vain."""
+        self._thread = threading.get_ident()
         self.is_wanted = not self._is_hopeless
+
+    def begin_step(self) -> None:
+        """Note that a saved step begins; give up after several in vain."""
+        if self._was_asked:
+            self._num_without = 0 if self._was_found else self._num_without + 1
+            self._is_hopeless = self._num_without >= _MAX_STEPS_WITHOUT
+            self.is_wanted &= not self._is_hopeless
+        self._was_asked = self._was_found = False
+        self.forget()
 
     def pass_ends(self, outputs: Any) -> None:
         """Observe what is computed from the outputs of a model."""
-        tensors = [tensor for tensor in tensors_in(outputs) if tensor.requires_grad]
-        if not tensors or self._observed.is_on or has_compiled_anything():
+        if threading.get_ident() != self._thread or has_compiled_anything():
             return
-        self._derived.update((id(tensor), (tensor, tensor)) for tensor in tensors)
-        self._observed.begin()
+        self._add_outputs(outputs)
+        if self._derived and self._observed.begin() and not self._handles:
+            self._handles = (
+                own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
+                own_hooks.register(
+                    register_module_forward_hook, self._on_module_ends, always_call=True
+                ),
+            )
 
     def pause(self) -> None:
         """Stop observing until a model returns again, and keep what is known."""
         self._observed.end()
+        self._called = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
 
     def forget(self) -> None:
         """Stop observing, and forget the step."""
-        self._observed.end()
+        self.pause()
         self._derived.clear()
-        self._pair = None
-        self._num_calls = 0
+        self._num_calls = self._num_bytes = 0
 
     def compared(self, loss: Tensor) -> Compared | None:
         """Return what a loss compares; None if it is not known to be derived from outputs."""
-        pair = self._pair if id(loss) in self._derived else None
-        self._num_without = 0 if pair is not None else self._num_without + 1
-        self._is_hopeless = self._num_without >= _MAX_STEPS_WITHOUT
-        self.is_wanted = not self._is_hopeless
-        if pair is None or versions_of(pair[:2]) != pair[2]:
+        self._was_asked = True
+        derived = self._derived.get(id(loss))
+        found = None if derived is None else derived.compared
+        if found is None or versions_of(found[:2]) != found.versions:
             return None
-        return Compared(pair[0].detach(), pair[1].detach())
+        self._was_found = True
+        return found._replace(outputs=found.outputs.detach(), targets=found.targets.detach())
+
+    def _add_outputs(self, outputs: Any) -> None:
+        for tensor in tensors_in(outputs):
+            if tensor.requires_grad and type(tensor) in WHOLE and not tensor.is_nested:
+                self._derived[id(tensor)] = _Derived(tensor, tensor)
+
+    def _on_module_begins(self, module: nn.Module, _: Any) -> None:
+        is_of_thread = threading.get_ident() == self._thread
+        if is_of_thread and self._called is None and next(module.parameters(), None) is not None:
+            self._called = module
+            self._observed.end()
+
+    def _on_module_ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
+        if module is self._called and threading.get_ident() == self._thread:
+            self._called = None
+            self._add_outputs(outputs)
+            self._observed.begin()
 
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
     ) -> None:
-        if self._num_calls >= _MAX_CALLS:
-            return
         given = tensors_in((*args, *keywords.values()))
         derived = [self._derived[id(tensor)] for tensor in given if id(tensor) in self._derived]
-        if not derived:
+        if not derived or self._num_calls >= _MAX_CALLS or self._num_bytes >= _MAX_BYTES:
             return
         self._num_calls += 1
-        tensor, source = derived[0]
+        compared = self._found_in(function, args, given, derived)
         for value in tensors_in(result):
             if value.requires_grad and id(value) not in self._derived:
-                is_logarithm = id(function) in _LOGARITHMS
-                self._derived[id(value)] = value, source if is_logarithm else value
+                source = derived[0].source if id(function) in _LOGARITHMS else value
+                self._derived[id(value)] = _Derived(value, source, compared)
+                self._num_bytes += value.nbytes
+
+    def _found_in(
+        self, function: Any, args: tuple[Any, ...], given: list[Tensor], derived: list[_Derived]
+    ) -> Compared | None:
+        """Return what a call compares, or else what the computation of its arguments compared."""
+        known = [each.compared for each in derived if each.compared is not None]
+        sure = next((compared for compared in known if compared.is_sure), None)
+        is_sure = id(function) in _DIFFERENCES
+        may_compare = is_sure or (id(function) in _MAY_COMPARE and _is_no_choice(function, args))
+        if sure is not None or not may_compare:
+            return sure or next(iter(known), None)
+        first = derived[0]
         others = (other for other in given if id(other) not in self._derived)
-        targets = [other for other in others if _may_be_targets(other, tensor)]
-        if targets and self._pair is None:
-            self._pair = source, targets[-1], versions_of((source, targets[-1]))
+        targets = [other for other in others if _may_be_targets(other, first.tensor)]
+        if targets and (is_sure or not known):
+            pair = first.source, targets[-1]
+            return Compared(*pair, versions_of(pair), is_sure)
+        return next(iter(known), None)
+
+
+def _is_no_choice(function: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a call does not only choose rows, as `outputs[rows]` does."""
+    return function is not Tensor.__getitem__ or (
+        isinstance(args[1], tuple) and len(tensors_in(args[1])) > 1
+    )
 
 
 def _may_be_targets(other: Tensor, outputs: Tensor) -> bool:
@@ -131,22 +232,23 @@ def _may_be_targets(other: Tensor, outputs: Tensor) -> bool:
     One element per row is enough, whatever its shape.
     """
     is_data = not other.requires_grad and not isinstance(other, nn.Parameter)
-    if not is_data or not other.dim() or not outputs.dim():
+    if not is_data or type(other) not in WHOLE or other.is_nested:
         return False
-    has_rows = outputs.shape[0] in (other.shape[0], other.numel())
-    return has_rows and other.dtype is not torch.bool and type(other) in WHOLE
+    if not other.dim() or not outputs.dim() or other.dtype is torch.bool:
+        return False
+    return outputs.shape[0] in (other.shape[0], other.numel())
 
 
 def standard_losses(compared: Compared) -> dict[str, Tensor]:
     """Return the values [] of usual losses of the same outputs and targets, by class name.
 
     Nothing waits for the device. Values out of a loss's domain are clipped to it, so that the
-    result differs from the script's loss.
+    result differs from the script's loss. There are none for very many outputs.
     """
-    outputs, targets = compared
+    outputs, targets = compared.outputs, compared.targets
     if outputs.layout is not torch.strided or targets.layout is not torch.strided:
         return {}
-    if not outputs.is_floating_point() or targets.is_complex():
+    if not outputs.is_floating_point() or targets.is_complex() or outputs.numel() > _MAX_ELEMENTS:
         return {}
     with torch.no_grad():
         return dict(_standard(outputs.float(), targets))
@@ -162,10 +264,8 @@ def _standard(outputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
         right = outputs.clamp(0, 1).log().clamp(min=_LEAST_LOGARITHM)
         wrong = (1 - outputs.clamp(0, 1)).log().clamp(min=_LEAST_LOGARITHM)
         yield "BCELoss", -(shares * right + (1 - shares) * wrong).mean()
-        yield (
-            "BCEWithLogitsLoss",
-            (outputs.logaddexp(torch.zeros_like(outputs)) - outputs * shares).mean(),
-        )
+        softplus = outputs.logaddexp(torch.zeros_like(outputs))
+        yield "BCEWithLogitsLoss", (softplus - outputs * shares).mean()
     elif targets.is_floating_point() or outputs.dim() != 2:  # noqa: PLR2004 - rows and classes
         return
     if outputs.dim() == 2 and outputs.shape[1] > 1:  # noqa: PLR2004

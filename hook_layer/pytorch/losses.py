@@ -55,7 +55,7 @@ class LossTracer(Part):
         self._registered = loop.registered
         self._own_tensors = hook.own_tensors
         self._functional = FunctionalLosses()
-        self._operations = LossOperations()
+        self._operations = LossOperations(hook.failures)
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._needed: dict[tuple[Any, ...], bool] = {}
@@ -79,6 +79,7 @@ class LossTracer(Part):
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._has_loss = False
+        self._operations.begin_step()
         self._loop.scaling.begin_step()
         self._functional.forget()
 
@@ -227,7 +228,8 @@ class LossTracer(Part):
 
         Nothing is known of the first one: it makes later saved steps be observed.
         """
-        if not self._needs_inputs(UNNAMED):
+        is_first = not self._tensors.count(f"{UNNAMED}_output_")
+        if not is_first or not self._needs_inputs(UNNAMED):
             return ()
         if not self._operations.is_observing:
             self._operations.want()
@@ -238,7 +240,7 @@ class LossTracer(Part):
         standard = standard_losses(compared)
         named = {f"{_STANDARD}{name}": value for name, value in standard.items()}
         self._tensors.capture(named, member_of=(LOSS_INPUTS,))
-        return compared
+        return compared.outputs, compared.targets
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         in_order = outputs_first(name, tensors_in(inputs))

@@ -124,6 +124,11 @@ class UnwatchedModels:
         self._is_missing: Callable[[], bool] = lambda: False
         self._handles: list[Any] = []
 
+    @property
+    def has_backward(self) -> bool:
+        """Whether any backward pass was seen while the model is missing."""
+        return self._num_backward > 0
+
     def report_scripted(self, module: nn.Module) -> None:
         """Report a module of torch.jit."""
         if not self._scripted_class:

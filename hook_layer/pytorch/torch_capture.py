@@ -77,7 +77,7 @@ class TorchCapture(Part):
         self._num_kinds = 0
         self._modules = ModuleHooks(self._on_module_forward)
         self._calls = ModuleCalls(loop.tensors, self.failures)
-        self._activations = ActivationFunctions(self._on_activation)
+        self._activations = ActivationFunctions(self._on_activation, self.failures)
         self._due_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
         self._has_warned_of_unseen_modules = False
         self._subscribe()

@@ -281,7 +281,8 @@ class _Search(LoopObserver):
         is_without_effect = not has_closure and not has_gradient(optimizer)
         self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
         self._num_without_call += 1
-        if self._num_without_call == _STEPS_WITHOUT_CALL and not is_without_effect:
+        is_trained_unseen = self._unwatched.has_backward and not is_without_effect
+        if self._num_without_call == _STEPS_WITHOUT_CALL and is_trained_unseen:
             self._try(self._watch_without_calls, optimizer)
 
     def _watch_without_calls(self, optimizer: Optimizer) -> None:

@@ -415,6 +415,8 @@ def _with_formula(loss: Loss, standard: Mapping[str, float]) -> Loss:
         ),
         "",
     )
+    if not formula and loss.targets is not None and loss.targets.low == loss.targets.high:
+        return loss._replace(kind=LossKind.UNKNOWN, outputs=None, targets=None)  # a mask or weight
     named = _BY_NAME.match(f"{formula}{_OUTPUT}")
     kind = LossKind.UNKNOWN if named is None else LossKind[str(named.lastgroup).upper()]
     return loss._replace(kind=kind, formula=formula, standard=standard)

@@ -98,7 +98,7 @@ class LossInputMismatch(Rule):
             values = losses.values(loss)
             is_judged |= values is not None or bool(loss.standard)
             is_alone = losses.rows.workers.count(loss.worker) == 1
-            wrong = _wrong_formulas(loss, values if is_alone else None, state)
+            wrong = _wrong_formulas(loss, values, state, is_alone=is_alone)
             found += [finding(self, step, row, of, text, remedy=how) for of, text, how in wrong]
         if not is_judged:
             reason = "no values of outputs and targets were saved"
@@ -107,26 +107,33 @@ class LossInputMismatch(Rule):
 
 
 def _wrong_formulas(
-    loss: Loss, values: Values | None, state: dict[str, Any]
+    loss: Loss, values: Values | None, state: dict[str, Any], *, is_alone: bool
 ) -> Iterator[tuple[Measured, str, str]]:
     """Yield measure, finding and remedy of the mistakes in the formula of a loss.
 
     Args:
         loss: The loss.
-        values: Values of its outputs and targets; None if they are not known to be those.
+        values: Values of its outputs and targets; None if they are unknown.
         state: JSON state of this loss, changed in place.
+        is_alone: Whether the worker saved no other loss, such as that of an adversary.
     """
-    match = values and recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
+    match = (
+        is_alone
+        and values
+        and recognise(WRONG_LOSSES, state.setdefault("formula", {}), values, loss.value)
+    )
     if match:
         formula, expected = match
         yield (formula.name, loss.value, expected), formula.message, formula.remedy
-    if not loss.standard:
+    if not loss.standard or not is_alone:
         return
     name = negated(loss.value, loss.standard)
     if streak(state, is_bad=bool(name), name="negated") > 1:
         message = f"is minus {name}, so training makes the outputs worse"
         yield ("sign", loss.value, -loss.value), message, _OTHER_SIGN
-    if is_opposite(state.setdefault("directions", []), loss.value, loss.standard):
+    are_shares = all(of and of.low >= 0 and of.high <= 1 for of in (loss.outputs, loss.targets))
+    history = state.setdefault("directions", [])
+    if are_shares and is_opposite(history, loss.value, loss.standard):
         message = "falls while the outputs move away from the targets: its sign is wrong"
         yield ("direction", loss.value, 0.0), message, _OTHER_SIGN
 

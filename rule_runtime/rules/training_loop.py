@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -25,6 +26,8 @@ _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 
 _MANY_TIMES: Final = 10
 """Multiple of the longest accumulation, in backward passes, after which a step is missing."""
+_SAME_NORM: Final = 0.01
+"""Relative difference below which norms are the same."""
 _LEAST_NORM: Final = 1e-30
 """Norm for which that of zeros counts."""
 
@@ -97,7 +100,8 @@ class TrainingLoop(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Check for each mistake.
 
-        Memory: `streaks`, by measure; `rate`, the largest learning rate.
+        Memory: `streaks`, by measure; `rate`, the largest learning rate; `norm`, that of the
+        latest gradients that an optimizer got.
         """
         measured = [*self._measured(step, memory)]
         if not measured:
@@ -138,7 +142,11 @@ class TrainingLoop(Rule):
             scale = largest_count(step, "loss_scale") or 1.0
             measure = "clipped_while_scaled" if scale > 1 else "clipped"
             factor = norm / max(at_step, _LEAST_NORM)
-            yield measure, factor, self.max_reduction, (at_step, norm, scale)
+            # Clipping leaves a fixed norm, a division by a number of tokens does not.
+            is_fixed = math.isclose(at_step, memory.get("norm", at_step), rel_tol=_SAME_NORM)
+            memory["norm"] = at_step
+            value = factor if is_fixed else 1.0
+            yield measure, value, self.max_reduction, (at_step, norm, scale)
         name = _same_on_all_ranks(step)
         if name is not None:
             yield "same_inputs", float(bool(name)), 1, (name, len(step.workers))

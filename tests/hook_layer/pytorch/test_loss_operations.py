@@ -198,3 +198,137 @@ def test_unusual_losses_change_nothing(trial: WrittenTrial, loss: Any) -> None:
     assert hook.report().errors == {}
     for own, plain in zip(watched, train(None, loss), strict=True):
         assert torch.equal(own, plain)
+
+
+# What is not compared --------------------------------------------------------------------------
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.change = nn.Linear(6, 6)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        result: Tensor = self.change(rows)
+        return result
+
+
+def steps_of(trial: WrittenTrial, net: nn.Module, loss: Callable[[Tensor], Any]) -> Any:
+    """Return the values of the third step."""
+    torch.manual_seed(0)
+    hook = make_hook(trial)
+    hook.register_module(net)
+    for _ in range(4):
+        loss(net(X)).backward()
+    hook.close()
+    assert hook.report().errors == {}
+    return trial.values(2)
+
+
+def test_what_is_added_to_the_outputs_is_not_compared_with_them(trial: WrittenTrial) -> None:
+    values = steps_of(trial, Residual(), lambda o: ((X + o - X.roll(1)) ** 2).mean())
+    np.testing.assert_array_equal(values["Loss_input_1"], X.roll(1).numpy())
+
+
+def test_a_metric_of_the_outputs_is_not_the_loss(trial: WrittenTrial) -> None:
+    def loss(outputs: Tensor) -> Tensor:
+        float((outputs - 1000 * torch.ones(ROWS, 6)).abs().mean())
+        return ((outputs - X) ** 2).mean()
+
+    np.testing.assert_array_equal(steps_of(trial, Residual(), loss)["Loss_input_1"], X.numpy())
+
+
+def test_a_mask_gives_way_to_a_difference(trial: WrittenTrial) -> None:
+    mask = (torch.arange(ROWS) % 2).float()[:, None]
+    values = steps_of(trial, Residual(), lambda o: ((o * mask - X * mask) ** 2).mean())
+    np.testing.assert_array_equal(values["Loss_input_1"], (X * mask).numpy())
+
+
+def test_of_two_losses_by_hand_the_first_one_is_explained(trial: WrittenTrial) -> None:
+    torch.manual_seed(0)
+    hook, nets = make_hook(trial), [Residual(), Residual()]
+    for net in nets:
+        hook.register_module(net)
+    hook.follow_optimizers()
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.01) for net in nets]
+    for _ in range(5):
+        for factor, net, optimizer in zip((1, 5), nets, optimizers, strict=True):
+            optimizer.zero_grad()
+            ((net(X) - factor) ** 2 + 0 * X).mean().backward()
+            optimizer.step()
+    hook.close()
+    assert hook.report().errors == {}
+
+
+# The script's own modes and layers -------------------------------------------------------------
+
+
+class Doubled(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return 2 * result if func is torch.sum else result
+
+
+def depth() -> int:
+    number: int = torch._C._len_torch_function_stack()
+    return number
+
+
+@pytest.mark.parametrize("ends", ["within", "after"])
+def test_a_mode_of_the_script_ends_where_the_script_ends_it(trial: WrittenTrial, ends: str) -> None:
+    hook, net = make_hook(trial), Residual()
+    hook.register_module(net)
+    for _ in range(4):
+        with Doubled():
+            outputs = net(X)
+            if ends == "within":
+                ((outputs - X) ** 2).mean().backward()
+        if ends == "after":
+            ((outputs - X) ** 2).mean().backward()
+        assert depth() == 0
+        assert float(torch.sum(torch.ones(3))) == 3
+    hook.close()
+
+
+def test_a_teacher_between_forward_and_backward_computes_as_without_a_hook(
+    trial: WrittenTrial,
+) -> None:
+    """Layers of transformers compute otherwise while any mode is active."""
+    torch.manual_seed(0)
+    teacher = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True).eval()
+
+    def losses(hook: smd.Hook | None) -> list[Tensor]:
+        torch.manual_seed(1)
+        net = Residual()
+        if hook is not None:
+            hook.register_module(net)
+        found = []
+        for _ in range(4):
+            outputs = net(X)
+            with torch.no_grad():
+                targets = teacher(X[None])[0]
+            loss = ((outputs - targets) ** 2).mean()
+            loss.backward()
+            found.append(loss.detach())
+        return found
+
+    hook = make_hook(trial)
+    watched = losses(hook)
+    hook.close()
+    assert torch.equal(torch.stack(watched), torch.stack(losses(None)))
+    assert "Loss_input_1" in trial.values(2)
+
+
+def test_an_error_while_observing_does_not_reach_the_script(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(LossOperations, "_found_in", fail)
+    hook = make_hook(trial)
+    watched = train(hook, LOSSES["squares"][0], 9)
+    hook.close()
+    assert hook.report().errors == {"observed losses": 3}
+    for own, plain in zip(watched, train(None, LOSSES["squares"][0], 9), strict=True):
+        assert torch.equal(own, plain)

@@ -17,6 +17,7 @@ from tests.rule_runtime.rules.runs import found_at
 
 ROWS = 45
 OUTPUTS = np.random.default_rng(0).normal(0, 1, ROWS)
+SHARES = np.linspace(0, 1, ROWS)
 STEPS = (0, 100, 200, 300)
 
 
@@ -135,7 +136,7 @@ def observed(loss: Callable[[float], float], **standard: Callable[[float], float
     """
     trial = TrialBuilder()
     for step in range(30):
-        tensors = {"Loss_input_0": OUTPUTS, "Loss_input_1": OUTPUTS + 1}
+        tensors = {"Loss_input_0": SHARES, "Loss_input_1": SHARES[::-1]}
         tensors |= {
             f"Loss_standard/{name}": np.float64(of(step / 30)) for name, of in standard.items()
         }

@@ -161,3 +161,11 @@ def test_gradients_that_are_clipped_to_nothing_are_found(
     assert bool(found_at(TrainingLoop(), trial)) is bool(sentence)
     if sentence:
         assert sentence in sentence_of(trial)
+
+
+def test_gradients_that_are_divided_by_a_number_are_not_clipped() -> None:
+    """As by the number of tokens: the norm at the optimizer's step varies, too."""
+    trial = run_of(
+        lambda step: {"gradient_norm": 2e3 + step * 10, "gradient_norm_at_step": 0.2 + step / 1000}
+    )
+    assert not found_at(TrainingLoop(), trial)
