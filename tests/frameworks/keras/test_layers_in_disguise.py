@@ -82,9 +82,7 @@ def test_a_sigmoid_counts_with_the_loss(style: str, from_logits: bool, tmp_path:
     own = [layers.Dense(16, "relu"), layers.Dense(1), layers.BatchNormalization()]
     own += [layers.Dropout(0.1), layers.Activation("sigmoid")]
     loss = keras.losses.BinaryCrossentropy(from_logits=from_logits)
-    assert found(tmp_path, style, own, loss, BITS) == (
-        {"DoubleActivation"} if from_logits else set()
-    )
+    assert found(tmp_path, style, own, loss, BITS) == (TWICE if from_logits else set())
 
 
 def test_healthy_logits(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_what_is_no_image_is_refused() -> None:
         trial.plot_kernels("deep", channel=3)
     with pytest.raises(ValueError, match="no example 2 among 2"):
         trial.plot_activations("deep", example=2)
-    with pytest.raises(ValueError, match="value of told was not saved so far; save_raw_tensor"):
+    with pytest.raises(ValueError, match="value of reported was not saved so far; save_raw_tensor"):
         trial.plot_activations("reported")
     with pytest.raises(TensorUnavailableForStep):
         trial.plot_activations("reported", steps=[1])
