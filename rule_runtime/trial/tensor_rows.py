@@ -6,6 +6,7 @@ Shape legend: R = selected rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -45,8 +46,6 @@ class TensorRows:
         workers: Worker of each row [R].
     """
 
-    __slots__ = ("_parts", "_reader", "names", "workers")
-
     def __init__(self, reader: StepReader, parts: Sequence[Part]) -> None:
         self._reader = reader
         self._parts = parts
@@ -60,7 +59,7 @@ class TensorRows:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
+    @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Name and worker of each row [R]."""
         return tuple(zip(self.names, self.workers, strict=True))
@@ -132,12 +131,12 @@ class TensorRows:
             parts.append((file, tuple(names[i] for i in inside), block[inside]))
         return TensorRows(self._reader, parts)
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
         """Shape of each row's tensor [R]; None if the index does not have it."""
         return tuple(shape for part in self._parts for shape in _shapes(part))
 
-    @property
+    @cached_property
     def dtypes(self) -> tuple[str | None, ...]:
         """Type of each row's tensor at capture [R]; None if the index lacks it."""
         return tuple(dtype for part in self._parts for dtype in _dtypes(part))
