@@ -49,7 +49,8 @@ class LoopCounts:
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
         self._own: set[int] = set()  # optimizers of the watched models that have stepped
-        self._idle: dict[int, int] = {}  # their consecutive steps without a gradient
+        # Their consecutive steps without a gradient; by id, because some are not hashable.
+        self._idle: dict[int, tuple[ReferenceType[Optimizer], int]] = {}
         self._are_left: Tensor | None = None  # whether earlier gradients remain
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
@@ -120,8 +121,10 @@ class LoopCounts:
         if is_ours:
             self._last = ref(optimizer)
             self._own.add(id(optimizer))
-            idle = self._idle.get(id(optimizer), 0) + 1
-            self._idle[id(optimizer)] = idle if is_without_effect else 0
+            known, idle = self._idle.get(id(optimizer), (None, 0))
+            is_known = known is not None and known() is optimizer
+            idle = (idle if is_known else 0) + 1
+            self._idle[id(optimizer)] = self._last, idle if is_without_effect else 0
         if is_ours and is_recorded:
             self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
@@ -156,8 +159,10 @@ class LoopCounts:
         Args:
             are_all_of_others: Whether no optimizer of the script holds parameters of the model.
         """
+        idle = [self.without_gradient]
+        idle += [number for known, number in self._idle.values() if known() is not None]
         counts: dict[str, float | Tensor] = {
-            "without_gradient": max(self.without_gradient, *self._idle.values(), 0),
+            "without_gradient": max(idle),
             "of_other_parameters": self._of_others if are_all_of_others else 0,
             "skipped": max(map(int, self._skipped.values()), default=0),
             "validation_passes_in_training_mode": self._in_training_mode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from hook_layer.pytorch import Hook, SaveConfig
+from hook_layer.pytorch.loop_counts import LoopCounts
 from rule_runtime import create_trial
 
 Step = Callable[[nn.Module, SGD, Tensor], None]
@@ -250,3 +252,16 @@ def test_the_learning_rate_of_the_step_is_saved(tmp_path: Path) -> None:
     assert [float(tensor.value(step)) for step in tensor.steps()] == pytest.approx(
         [0.1, 0.05, 0.025]
     )
+
+
+def test_steps_of_an_optimizer_that_was_deleted_count_no_more() -> None:
+    counts, parameters = LoopCounts(), [nn.Parameter(torch.ones(2)) for _ in range(2)]
+    parameters[1].grad = torch.ones(2)
+    optimizers = [SGD([parameter], 0.1) for parameter in parameters]
+    for at in (0, 0, 0, 1):
+        counts.step_ended(optimizers[at], is_ours=True, is_recorded=False)
+    name = "optimizer_steps/without_gradient"
+    assert float(counts.facts(are_all_of_others=False)[name]) == 3
+    del optimizers[0]
+    gc.collect()
+    assert float(counts.facts(are_all_of_others=False)[name]) == 0
