@@ -37,7 +37,7 @@ HIDDEN_S = 60
 LOOKED_AT_S = 2
 """Seconds that a displayed event is hidden from other callers."""
 LARGEST_BATCH = 10
-MAX_TOLD = 20
+MAX_SHOWN = 20
 """Maximum number of displayed events per rule or function."""
 
 
@@ -172,7 +172,7 @@ def _looked_at(queue_url: str) -> list[Any]:
         if message["MessageId"] in found:
             break  # it is visible again
         found[message["MessageId"]] = message
-        if len(found) == MAX_TOLD:
+        if len(found) == MAX_SHOWN:
             break
     return list(found.values())
 

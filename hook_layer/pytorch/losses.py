@@ -87,7 +87,7 @@ class LossTracer(Part):
         self.listen(is_on=event.is_on)
 
     def _on_pass_begins(self, _: PassBegins) -> None:
-        """Forget earlier calls; the following losses use a model's outputs."""
+        """Note that the following losses use a model's outputs."""
         self._functional.pass_begins()
         self._operations.pause()
 

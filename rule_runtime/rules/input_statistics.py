@@ -51,7 +51,7 @@ class InputStatistics(Rule):
         of a regression. It reports:
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
-        * fractions that a Keras Embedding gets, which it cuts to whole numbers;
+        * fractions that a Keras Embedding cuts to whole numbers;
         * targets above ten times `max_rms` and ten times the outputs, from step 50 on;
         * validation inputs, of 16 rows or more, whose standard deviation is less than a third or
           more than three times that of training, or whose mean is three of these away. If targets

@@ -166,7 +166,7 @@ def test_nothing_waits(deployment: Deployment, capsys: pytest.CaptureFixture[str
 def test_of_very_many_events_the_first_are_reported(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(redrive, "MAX_TOLD", 3)
+    monkeypatch.setattr(redrive, "MAX_SHOWN", 3)
     deployment.send("letters", *({"number": number} for number in range(8)))
     assert redrive.main([]) == 1
     first, *reported, last = capsys.readouterr().out.splitlines()

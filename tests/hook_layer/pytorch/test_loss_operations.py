@@ -98,15 +98,21 @@ def make_hook(trial: WrittenTrial, interval: int = 1, **options: Any) -> smd.Hoo
     )
 
 
+def assert_trains_as_plain(
+    trial: WrittenTrial, loss: Loss, num_steps: int = 4, errors: dict[str, int] | None = None
+) -> None:
+    hook = make_hook(trial)
+    watched = train(hook, loss, num_steps)
+    hook.close()
+    assert hook.report().errors == (errors or {})
+    for own, plain in zip(watched, train(None, loss, num_steps), strict=True):
+        assert torch.equal(own, plain)
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name: str) -> None:
     loss, targets, formula = LOSSES[name]
-    hook = make_hook(trial)
-    watched = train(hook, loss)
-    hook.close()
-    assert hook.report().errors == {}
-    for own, plain in zip(watched, train(None, loss), strict=True):
-        assert torch.equal(own, plain)
+    assert_trains_as_plain(trial, loss)
     assert not [saved for saved in trial.names(0) if "input" in saved]
     values = trial.values(2)
     np.testing.assert_array_equal(values["Loss_input_1"], targets.numpy())
@@ -192,12 +198,7 @@ class Squares(torch.autograd.Function):
     ],
 )
 def test_unusual_losses_change_nothing(trial: WrittenTrial, loss: Any) -> None:
-    hook = make_hook(trial)
-    watched = train(hook, loss)
-    hook.close()
-    assert hook.report().errors == {}
-    for own, plain in zip(watched, train(None, loss), strict=True):
-        assert torch.equal(own, plain)
+    assert_trains_as_plain(trial, loss)
 
 
 # What is not compared --------------------------------------------------------------------------
@@ -326,9 +327,4 @@ def test_an_error_while_observing_does_not_reach_the_script(
         raise MemoryError
 
     monkeypatch.setattr(LossOperations, "_found_in", fail)
-    hook = make_hook(trial)
-    watched = train(hook, LOSSES["squares"][0], 9)
-    hook.close()
-    assert hook.report().errors == {"observed losses": 3}
-    for own, plain in zip(watched, train(None, LOSSES["squares"][0], 9), strict=True):
-        assert torch.equal(own, plain)
+    assert_trains_as_plain(trial, LOSSES["squares"][0], 9, errors={"observed losses": 3})

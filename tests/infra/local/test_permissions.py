@@ -191,7 +191,7 @@ def own_rules(target: LocalTarget) -> tuple[dict[str, Any], ...]:
 
 
 def send_native(target: LocalTarget, detail: dict[str, Any]) -> None:
-    """Send what SageMaker tells of a job."""
+    """Send SageMaker's event of a job."""
     entry = {
         "Source": NATIVE_SOURCE,
         "DetailType": STATUS_DETAIL_TYPE,

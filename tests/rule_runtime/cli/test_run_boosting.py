@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("boosting")
     (folder / "train.py").write_text(SCRIPT)
     stepwatch = Path(sys.executable).parent / "stepwatch"
-    options = ["--out-dir", "out", "--output", "json", "--output-file", "told.json"]
+    options = ["--out-dir", "out", "--output", "json", "--output-file", "verdicts.json"]
     command = [str(stepwatch), "run", *options, "--", sys.executable, "train.py"]
     done = completed(command, cwd=folder)
     assert done.returncode == 1, done.stderr
@@ -50,7 +50,7 @@ def test_metrics_are_saved_every_round(folder: Path) -> None:
 
 
 def test_few_rounds_are_enough_to_judge(folder: Path) -> None:
-    reported = json.loads((folder / "told.json").read_text())
+    reported = json.loads((folder / "verdicts.json").read_text())
     status = {each["RuleConfigurationName"]: each["RuleEvaluationStatus"] for each in reported}
     assert status["GeneralisationGap"] == "IssuesFound"
     for rule in ("LossDiverging", "LossSpike", "OscillatingLoss"):

@@ -17,7 +17,7 @@ def receiver() -> Iterator[Receiver]:
         yield server
 
 
-class Told:
+class Notices:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.pauses: list[float] = []
@@ -27,7 +27,7 @@ class Told:
 
 
 def test_messages_arrive_in_their_order(receiver: Receiver) -> None:
-    notices = Told()
+    notices = Notices()
     notifier = notices.notifier(receiver.url)
     for number in range(3):
         notifier.send({"text": str(number)})
@@ -38,7 +38,7 @@ def test_messages_arrive_in_their_order(receiver: Receiver) -> None:
 
 
 def test_what_may_pass_is_tried_again(receiver: Receiver) -> None:
-    notices = Told()
+    notices = Notices()
     receiver.statuses = [503, 429]
     notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})
@@ -54,7 +54,7 @@ def test_what_may_pass_is_tried_again(receiver: Receiver) -> None:
 def test_a_failure_is_reported_once_and_without_the_url(
     receiver: Receiver, statuses: list[int], num_tries: int
 ) -> None:
-    notices = Told()
+    notices = Notices()
     receiver.statuses = list(statuses)
     notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})
@@ -69,7 +69,7 @@ def test_a_failure_is_reported_once_and_without_the_url(
 
 
 def test_an_address_where_nobody_answers(receiver: Receiver) -> None:
-    notices = Told()
+    notices = Notices()
     with Receiver() as gone:
         url = gone.url
     notifier = notices.notifier(url)
@@ -82,7 +82,7 @@ def test_an_address_where_nobody_answers(receiver: Receiver) -> None:
 
 
 def test_who_sends_never_waits(receiver: Receiver) -> None:
-    notices = Told()
+    notices = Notices()
     receiver.may_answer.clear()
     notifier = notices.notifier(receiver.url, max_waiting=2)
     for number in range(9):
@@ -94,7 +94,7 @@ def test_who_sends_never_waits(receiver: Receiver) -> None:
 
 
 def test_what_is_left_at_the_end_is_reported(receiver: Receiver) -> None:
-    notices = Told()
+    notices = Notices()
     receiver.may_answer.clear()
     notifier = notices.notifier(receiver.url)
     notifier.send({"text": "x"})

@@ -21,7 +21,7 @@ from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.cli.invoking import invoke
 
 REASON = "NonFinite: <b>a</b>: 3 of 3 elements are NaN"
-TOLD = "stopped by NonFinite at step 2"
+STOPPED = "stopped by NonFinite at step 2"
 
 
 def stopped_run(store: Store, *, has_ended: bool = True, **stop: object) -> None:
@@ -41,7 +41,7 @@ def test_the_report_names_the_rule_the_step_and_the_reason() -> None:
     store = MemoryStore()
     stopped_run(store)
     report = report_of_store(store, [])
-    assert f"<dd>{TOLD}</dd>" in report.html
+    assert f"<dd>{STOPPED}</dd>" in report.html
     assert "NonFinite: &lt;b&gt;a&lt;/b&gt;: 3 of 3" in report.html
     assert report.numbers["stop"] == {
         "rule": "NonFinite",
@@ -61,7 +61,7 @@ def test_a_run_that_stopped_later_than_the_finding_has_both_steps() -> None:
 def test_one_that_goes_on_was_asked_to() -> None:
     store = MemoryStore()
     stopped_run(store, has_ended=False)
-    assert f"<dd>asked to stop: {TOLD}".replace(TOLD, "by NonFinite at step 2") in (
+    assert f"<dd>asked to stop: {STOPPED}".replace(STOPPED, "by NonFinite at step 2") in (
         report_of_store(store, []).html
     )
 
@@ -69,7 +69,7 @@ def test_one_that_goes_on_was_asked_to() -> None:
 @pytest.mark.parametrize(
     ("stop", "reported"),
     [
-        ({"run_id": None}, TOLD),
+        ({"run_id": None}, STOPPED),
         ({"rule_configuration_name": None, "evidence": None}, "stopped on request"),
         ({"evidence": {"step": "<i>"}}, "stopped by NonFinite"),
         ({"run_id": "another"}, "ended"),
@@ -100,8 +100,8 @@ def test_the_live_page_and_the_terminal_tell_it_too() -> None:
     follower = RunFollower(store, [])
     while not follower.has_ended:
         follower.look()
-    assert TOLD in parts(follower.numbers())["heading"]
-    assert TOLD in str(shown(follower.numbers()).renderables[0])
+    assert STOPPED in parts(follower.numbers())["heading"]
+    assert STOPPED in str(shown(follower.numbers()).renderables[0])
 
 
 def test_status_and_report_agree(tmp_path: Path) -> None:
