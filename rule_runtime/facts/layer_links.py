@@ -113,7 +113,7 @@ class _Links:
             if key in found or not self._std[at] > 0:  # constants are equal by chance
                 continue
             module, kind, number = self._places[at]
-            if at in self._linear and self._linear[at].activation != LINEAR:
+            if at in self._linear and not self._shows_activation(at):
                 latest = None
             elif at in self._linear:
                 found[key] = latest = _Carried((at,), is_direct=True)
@@ -128,6 +128,13 @@ class _Links:
                     is_direct = begun.is_direct and is_dropout
                     found[key] = latest = _Carried((*begun.path, at), is_direct)
         return found
+
+    def _shows_activation(self, at: int) -> bool:
+        """Return whether an activation after a linear layer would change its output.
+
+        ReLU keeps an output that has no negative element.
+        """
+        return self._linear[at].activation == LINEAR and bool(self._low[at] < 0)
 
     def _is_norm_or_pooling(self, module: str, into: int, out: int) -> bool:
         """Return whether a module normalises its input, or makes images smaller."""
