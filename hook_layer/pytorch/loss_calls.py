@@ -29,7 +29,8 @@ __all__ = [
 
 _ROUNDING: Final = 1e-3
 _MOST_OF_PART: Final = 5.0
-"""Maximum first ratio of a loss with other terms to its call that stands for it."""
+"""Maximum first ratio of a loss with other terms to its call that stands for it. Terms of weights
+alone, such as weight decay, may be any multiple of it."""
 
 
 class LossRatios:
@@ -41,7 +42,7 @@ class LossRatios:
         self._coming: dict[Hashable, list[HostCopy]] = {}
 
     def accepts(
-        self, key: Hashable, loss: Tensor, value: Tensor, *, is_part: bool, may_vary: bool
+        self, key: Hashable, loss: Tensor, value: Tensor, *, largest: float | None, may_vary: bool
     ) -> bool:
         """Return whether the known ratios allow that a call stands for the loss.
 
@@ -49,7 +50,7 @@ class LossRatios:
             key: Identifies the call.
             loss: Start of the backward pass, one element.
             value: Value that the call returned, one element.
-            is_part: Whether the loss has other terms.
+            largest: Maximum first ratio of a loss with other terms; None if it has none.
             may_vary: Whether a factor from 0 to 1 may change between steps.
         """
         with torch.no_grad():
@@ -60,7 +61,7 @@ class LossRatios:
         coming.append(HostCopy.of(ratio))
         while coming and coming[0].has_arrived():
             number = float(coming.pop(0).array())
-            if not self._is_of_loss(key, number, is_part=is_part, may_vary=may_vary):
+            if not self._is_of_loss(key, number, largest=largest, may_vary=may_vary):
                 self._rejected.add(key)
         return key not in self._rejected
 
@@ -68,15 +69,17 @@ class LossRatios:
         """Return the first ratio of a call; 1 if none is known."""
         return self._first.get(key, 1.0)
 
-    def _is_of_loss(self, key: Hashable, ratio: float, *, is_part: bool, may_vary: bool) -> bool:
+    def _is_of_loss(
+        self, key: Hashable, ratio: float, *, largest: float | None, may_vary: bool
+    ) -> bool:
         if isnan(ratio):
             return True
         first = self._first.setdefault(key, ratio)
         if not isfinite(ratio) or not isfinite(first) or not ratio:
             return False
-        if is_part:
+        if largest is not None:
             # A negative other term, such as a policy's gain, may outweigh the call: reject it.
-            return ratio >= 1 - _ROUNDING and first <= _MOST_OF_PART
+            return ratio >= 1 - _ROUNDING and first <= largest
         if may_vary and 0 < first <= 1 and 0 < ratio <= 1:
             return True
         return isclose(first, ratio, rel_tol=_ROUNDING)
@@ -97,7 +100,8 @@ _PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
 _SUMS: Final = frozenset(f"{n}Backward0" for n in ("Neg", "Add", "Sub")) | {"RsubBackward1"}
 _LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _SUMS
 """Nodes that are linear in a term of the loss."""
-_MOST_NODES: Final = 64
+_MOST_NODES: Final = 1024
+"""Weight decay by hand has a few nodes for each weight."""
 
 
 class Terms(NamedTuple):
@@ -107,11 +111,13 @@ class Terms(NamedTuple):
         places: Index of each call.
         is_multiplied: Whether the script multiplies any of them.
         is_partial: Whether the sum has other terms.
+        is_penalised: Whether some other terms, or all, are functions of a single weight each.
     """
 
     places: list[int]
     is_multiplied: bool = False
     is_partial: bool = False
+    is_penalised: bool = False
 
 
 def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
@@ -124,21 +130,33 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
     """
     known = {id(node): place for place, node in enumerate(nodes)}
     places: dict[int, None] = {}
-    num_products, is_partial = -int(is_scaled), False
+    num_products, is_partial, is_penalised = -int(is_scaled), False, False
     waiting = [loss.grad_fn]
     for _ in range(_MOST_NODES):
         if not waiting:
-            return Terms([*places], num_products > 0, is_partial)
+            return Terms([*places], num_products > 0, is_partial, is_penalised)
         node = waiting.pop()
         place = known.get(id(node))
         if place is not None:
             places[place] = None
             continue
         following = _linear(node)
-        is_partial |= not following
+        is_penalty = not following and _is_of_one_weight(node)
+        is_penalised |= is_penalty
+        is_partial |= not following and not is_penalty
         num_products += node is not None and node.name() in _PRODUCTS
         waiting += reversed(following)
     return Terms([])
+
+
+def _is_of_one_weight(node: Any) -> bool:
+    """Return whether a node computes a function of a single leaf, which has a gradient."""
+    for _ in range(_MOST_NODES):
+        if node is None or not node.next_functions:
+            break
+        following = {before for before, _ in node.next_functions}
+        node = following.pop() if len(following) == 1 else None
+    return node is not None
 
 
 def _linear(node: Any) -> list[Any]:
@@ -211,7 +229,8 @@ class FunctionalLosses:
     In a saved step, calls of torch's loss functions are kept until a backward pass begins. The call
     is the loss if the backward pass starts from its value times a constant. A product with a reward
     is not a loss. If the loss is a sum with other terms, such as a prior, the call stands for the
-    loss if it is the only one, was at least a fifth of the sum at first, and never exceeded it.
+    loss if it is the only one, was at least a fifth of the sum at first, and never exceeded it. It
+    may be any share of a sum in which the other terms are functions of the weights.
 
     Validation has no backward pass. There, the loss is the call with the same position among the
     calls of its function, and the same arguments except the reduction. If the model was trained by
@@ -346,7 +365,8 @@ class FunctionalLosses:
         if len(parts) > 1:
             return None
         found, reduction = parts[0].loss, parts[0].manner.reduction
-        is_average = reduction != "mean" and terms.is_multiplied and not terms.is_partial
+        has_others = terms.is_partial or terms.is_penalised
+        is_average = reduction != "mean" and terms.is_multiplied and not has_others
         if parts[0].is_number and not is_average:
             return found
         self._trained_by = []
@@ -356,7 +376,8 @@ class FunctionalLosses:
         """Return whether calls stand for a loss [] that contains them as terms."""
         is_one = len(parts) == 1
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
-        if (terms.is_partial and (is_own or not is_one)) or (terms.is_multiplied and is_own):
+        has_others = terms.is_partial or terms.is_penalised
+        if (has_others and (is_own or not is_one)) or (terms.is_multiplied and is_own):
             return False
         key = tuple((part.manner.function, part.manner.place) for part in parts)
         try:
@@ -365,9 +386,8 @@ class FunctionalLosses:
             return False
         total = torch.stack([value.double().sum() for value in values]).sum()
         may_vary = is_one and not is_own
-        is_loss = self._ratios.accepts(
-            key, loss, total, is_part=terms.is_partial, may_vary=may_vary
-        )
+        largest = (_MOST_OF_PART if terms.is_partial else inf) if has_others else None
+        is_loss = self._ratios.accepts(key, loss, total, largest=largest, may_vary=may_vary)
         self._factor = self._ratios.first(key)
         return is_loss
 

@@ -173,6 +173,21 @@ def test_the_main_part_of_a_sum_stands_for_it(trial: WrittenTrial, loss: Graph) 
     assert float(values["CrossEntropyLoss_output_0"]) == pytest.approx(float(own), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "penalty", [torch.square, torch.abs, lambda weight: weight.view(-1).norm(), lambda w: w * w]
+)
+def test_a_penalty_on_weights_may_be_most_of_the_sum(trial: WrittenTrial, penalty: Graph) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    own = F.cross_entropy(net(X), CLASSES)
+    decay = sum(100 * penalty(weight).sum() for weight in net.parameters())
+    (own + decay).backward()
+    hook.close()
+    values = trial.values(0)
+    assert set(values) == names_of("CrossEntropyLoss")
+    assert float(values["CrossEntropyLoss_output_0"]) == float(own)
+
+
 OTHERS = [
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
     lambda o: F.cross_entropy(o, CLASSES) + 100 * o.square().mean(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,16 +14,16 @@ from hook_layer.pytorch.loss_calls import LossRatios
 class Call:
     """A call in several steps; each has another value."""
 
-    def __init__(self, *, is_part: bool = False, may_vary: bool = False) -> None:
+    def __init__(self, *, largest: float | None = None, may_vary: bool = False) -> None:
         self.ratios = LossRatios()
-        self._is_part, self._may_vary = is_part, may_vary
+        self._largest, self._may_vary = largest, may_vary
         self._num_steps = 0
 
     def accepts(self, ratio: float, key: str = "call") -> bool:
         self._num_steps += 1
         value = torch.tensor(0.3 * self._num_steps, requires_grad=True)
         return self.ratios.accepts(
-            key, value * ratio, value, is_part=self._is_part, may_vary=self._may_vary
+            key, value * ratio, value, largest=self._largest, may_vary=self._may_vary
         )
 
     def answers(self, *ratios: float) -> list[bool]:
@@ -48,16 +49,16 @@ def test_a_constant_factor_is_one_of_a_loss(factor: float) -> None:
         ({"may_vary": True}, (0.5, -0.5), [True, False]),
         ({"may_vary": True}, (0.5, math.inf), [True, False]),
         ({"may_vary": True}, (0.5, 0.0), [True, False]),
-        ({"is_part": True}, (1.2, 4.9, 30.0), [True] * 3),  # falls while the other part stays
-        ({"is_part": True}, (5.1,), [False]),
-        ({"is_part": True}, (0.9,), [False]),
-        ({"is_part": True}, (1.5, 0.9), [True, False]),
-        ({"is_part": True}, (1.5, math.inf), [True, False]),
-        ({"is_part": True}, (-2.0,), [False]),
+        ({"largest": 5.0}, (1.2, 4.9, 30.0), [True] * 3),  # falls while the other part stays
+        ({"largest": 5.0}, (5.1,), [False]),
+        ({"largest": 5.0}, (0.9,), [False]),
+        ({"largest": 5.0}, (1.5, 0.9), [True, False]),
+        ({"largest": 5.0}, (1.5, math.inf), [True, False]),
+        ({"largest": 5.0}, (-2.0,), [False]),
     ],
 )
 def test_which_ratios_are_accepted(
-    kind: dict[str, bool], ratios: tuple[float, ...], answers: list[bool]
+    kind: dict[str, Any], ratios: tuple[float, ...], answers: list[bool]
 ) -> None:
     assert Call(**kind).answers(*ratios) == answers
 
@@ -73,13 +74,13 @@ def test_each_call_has_its_own_ratio() -> None:
 def test_0_of_0_says_nothing() -> None:
     ratios, zero = LossRatios(), torch.zeros(1)
     for loss, value in ((zero, zero), (torch.ones(1), 2 * torch.ones(1)), (zero, zero)):
-        assert ratios.accepts("call", loss, value, is_part=False, may_vary=False)
+        assert ratios.accepts("call", loss, value, largest=None, may_vary=False)
     assert ratios.first("call") == 0.5
 
 
 def test_the_loss_can_be_trained_on_as_before() -> None:
     value = torch.ones((), requires_grad=True)
     loss = 3 * value
-    assert LossRatios().accepts("call", loss, value, is_part=False, may_vary=False)
+    assert LossRatios().accepts("call", loss, value, largest=None, may_vary=False)
     loss.backward()
     assert value.grad == 3
