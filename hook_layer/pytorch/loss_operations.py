@@ -255,7 +255,7 @@ def standard_losses(compared: Compared) -> dict[str, Tensor]:
 
 
 def _standard(outputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
-    if targets.is_floating_point() and targets.shape == outputs.shape:
+    if targets.shape == outputs.shape:
         # Not by torch's loss functions: the hook listens to those.
         errors = outputs - targets.float()
         yield "MSELoss", errors.square().mean()

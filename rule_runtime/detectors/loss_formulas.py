@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.detectors.curves import FEWEST, is_falling
+from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.numerics.label_tally import MIN_CLASSES
 from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
 
@@ -21,9 +21,6 @@ _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
 _MIN_STEPS: Final = 2
 """Minimum saved steps at which a formula must match; one match may be chance."""
-_DISTANCES: Final = frozenset({"MSELoss", "L1Loss"})
-_OPPOSITE: Final = -0.9
-"""Rank correlation of a loss and a distance below which they cannot have the same optimum."""
 
 
 class Formula(NamedTuple):
@@ -89,29 +86,23 @@ def recognise(
     return wrong[message][0]._replace(message=message), expected
 
 
-def is_opposite(history: list[list[float]], loss: float, standard: Mapping[str, float]) -> bool:
-    """Return whether a loss falls while the distances of its outputs and targets rise.
+def is_opposite(history: list[list[float]], loss: float, correlation: float) -> bool:
+    """Return whether a loss falls because its outputs become the opposite of the targets.
 
-    For example, the script minimises a score that it should maximise. Without distances, as for
-    class numbers, all usual losses count.
+    For example, the script minimises a score that it should maximise. Distances do not show that: a
+    right overlap loss first raises all outputs, and with them the distance to rare targets of 1.
 
     Args:
-        history: The loss and the distances of the latest steps, changed in place.
+        history: The loss and the correlation at the latest steps, changed in place.
         loss: The loss.
-        standard: Usual losses of its outputs and targets, by name.
+        correlation: Correlation of its outputs and targets.
     """
-    names = _DISTANCES & standard.keys() or standard.keys()
-    numbers = [loss, *(standard[name] for name in sorted(names))]
-    if not np.isfinite(numbers).all():
+    if not math.isfinite(loss) or not math.isfinite(correlation):
         return False
-    if history and len(history[0]) != len(numbers):
-        history.clear()
-    history[:] = [*history[1 - FEWEST :], numbers]
-    if len(history) < FEWEST or not is_falling(np.array(history)[:, 0]):
-        return False
-    ranks = np.argsort(np.argsort(np.array(history), axis=0), axis=0)
-    correlations = np.atleast_2d(np.corrcoef(ranks, rowvar=False))[0, 1:]
-    return bool((correlations < _OPPOSITE).all())
+    history[:] = [*history[1 - FEWEST :], [loss, correlation]]
+    losses, correlations = np.array(history).T
+    are_falling = len(history) >= FEWEST and is_falling(losses) and is_falling(correlations)
+    return are_falling and max(correlations[-LEVEL:]) < 0
 
 
 def negated(loss: float, standard: Mapping[str, float]) -> str:

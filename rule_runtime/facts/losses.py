@@ -269,6 +269,19 @@ class Loss(NamedTuple):
         return _ROUNDING * largest
 
     @property
+    def correlation(self) -> float:
+        """Correlation of outputs and targets; NaN without their mean squared error.
+
+        E[(o - t)^2] = E[o^2] + E[t^2] - 2 E[o t].
+        """
+        outputs, targets, error = self.outputs, self.targets, self.standard.get("MSELoss")
+        if outputs is None or targets is None or error is None:
+            return math.nan
+        product = (outputs.mean_square + targets.mean_square - error) / 2
+        scale = outputs.std * targets.std
+        return (product - outputs.mean * targets.mean) / scale if scale > 0 else math.nan
+
+    @property
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets

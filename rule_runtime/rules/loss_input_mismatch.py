@@ -44,8 +44,8 @@ class LossInputMismatch(Rule):
     How it decides:
         The rule reports:
         * a loss that equals a wrong formula, such as the mean over all pairs, and no right one;
-        * a loss of the script's own that falls over 20 saved steps while the usual losses of its
-          outputs and targets rise, or that is minus one of them;
+        * a loss of the script's own that falls over 20 saved steps while its outputs become the
+          opposite of its targets, or that is minus a usual loss;
         * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
           `patience` saved training steps in a row.
 
@@ -133,9 +133,9 @@ def _wrong_formulas(
         yield ("sign", loss.value, -loss.value), message, _OTHER_SIGN
     are_shares = all(of and of.low >= 0 and of.high <= 1 for of in (loss.outputs, loss.targets))
     history = state.setdefault("directions", [])
-    if are_shares and is_opposite(history, loss.value, loss.standard):
-        message = "falls while the outputs move away from the targets: its sign is wrong"
-        yield ("direction", loss.value, 0.0), message, _OTHER_SIGN
+    if are_shares and is_opposite(history, loss.value, loss.correlation):
+        message = "falls while the outputs become the opposite of the targets: its sign is wrong"
+        yield ("correlation", loss.correlation, 0.0), message, _OTHER_SIGN
 
 
 def _distances_to_classes(

@@ -17,7 +17,6 @@ from tests.rule_runtime.rules.runs import found_at
 
 ROWS = 45
 OUTPUTS = np.random.default_rng(0).normal(0, 1, ROWS)
-SHARES = np.linspace(0, 1, ROWS)
 STEPS = (0, 100, 200, 300)
 
 
@@ -129,37 +128,63 @@ def test_beside_another_loss_means_may_be_compared() -> None:
 # Losses that the hook observed -------------------------------------------------------------------
 
 
-def observed(loss: Callable[[float], float], **standard: Callable[[float], float]) -> TrialBuilder:
-    """Return a run whose loss and usual losses are functions of the share of the run that is over.
+BITS = np.tile([0.0, 1.0], 32)
+NOISE = np.repeat([-0.2, 0.2], 32)
 
-    Outputs and targets are the same in all steps, and their values are not saved.
+
+def observed(
+    loss: Callable[[float], float],
+    agreement: Callable[[float], float],
+    level: Callable[[float], float] = lambda _: 0.5,
+) -> TrialBuilder:
+    """Return a run of a loss of the script's own; all are functions of the share that is over.
+
+    `agreement` is the slope of the outputs over the targets, `level` the mean of the outputs.
     """
     trial = TrialBuilder()
     for step in range(30):
-        tensors = {"Loss_input_0": SHARES, "Loss_input_1": SHARES[::-1]}
-        tensors |= {
-            f"Loss_standard/{name}": np.float64(of(step / 30)) for name, of in standard.items()
-        }
-        trial.step(step, {**tensors, "Loss_output_0": np.float64(loss(step / 30))}, mode_step=step)
+        share = step / 30
+        outputs = level(share) + NOISE + 0.2 * agreement(share) * (2 * BITS - 1)
+        error = np.square(outputs - BITS).mean()
+        tensors = {"Loss_input_0": outputs, "Loss_input_1": BITS, "Loss_standard/MSELoss": error}
+        trial.step(step, {**tensors, "Loss_output_0": np.float64(loss(share))}, mode_step=step)
     return trial
 
 
 @pytest.mark.parametrize(
-    ("loss", "squares", "sizes", "sentence"),
+    ("loss", "agreement", "sentence"),
     [
-        (lambda x: 1 - x, lambda x: 1 - x * x, lambda x: 2 - x, ""),
-        (lambda x: 1 - x, lambda x: 1 + x * x, lambda x: 2 - x, ""),
-        (lambda x: 1 + x, lambda x: 1 - x * x, lambda x: 2 - x, ""),
-        (lambda x: 1 - x, lambda x: 1 + x * x, lambda x: 2 + x, "its sign is wrong"),
-        (lambda x: -1 - x, lambda x: 1 + x, lambda x: 2 + x, "is minus MSELoss"),
-        (lambda x: x - 1, lambda x: 1 - x, lambda x: 2 - x, "is minus MSELoss"),
+        (lambda x: 1 - x, lambda x: x, ""),
+        (lambda x: 1 + x, lambda x: -x, ""),
+        (lambda x: 1 - x, lambda _: -0.5, ""),
+        (lambda x: 1 - x, lambda x: 1 - x / 2, ""),
+        (lambda x: 1 - x, lambda x: -x, "its sign is wrong"),
+        (lambda x: 1 - x, lambda x: 0.3 - x, "its sign is wrong"),
     ],
 )
-def test_a_loss_that_grows_with_better_outputs_has_the_wrong_sign(
-    loss: Any, squares: Any, sizes: Any, sentence: str
+def test_a_loss_that_falls_with_worse_outputs_has_the_wrong_sign(
+    loss: Any, agreement: Any, sentence: str
 ) -> None:
-    trial = observed(loss, MSELoss=squares, L1Loss=sizes)
+    trial = observed(loss, agreement)
     found = found_at(LossInputMismatch(), trial)
     assert bool(found) is bool(sentence)
     if sentence:
         assert sentence in first_finding(trial).evidence.sentence
+
+
+def test_an_overlap_loss_may_first_raise_all_outputs() -> None:
+    """The distance to targets of 0 then grows while the loss falls."""
+    trial = observed(lambda x: 1 - x, lambda x: x / 10, level=lambda x: 0.25 + x / 2)
+    assert not found_at(LossInputMismatch(), trial)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_minus_a_usual_loss_has_the_wrong_sign(sign: int) -> None:
+    trial = TrialBuilder()
+    for step in range(30):
+        error = np.float64(1 + step)
+        tensors = {"Loss_input_0": BITS, "Loss_input_1": 1 - BITS, "Loss_standard/MSELoss": error}
+        trial.step(step, {**tensors, "Loss_output_0": sign * error}, mode_step=step)
+    assert bool(found_at(LossInputMismatch(), trial)) is (sign < 0)
+    if sign < 0:
+        assert "is minus MSELoss" in first_finding(trial).evidence.sentence
