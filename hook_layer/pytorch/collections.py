@@ -20,7 +20,7 @@ from hook_layer.configuration.layer_collections import LayerCollection
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.collections_file import LayerKind
 
-__all__ = ["DEFAULTS", "Collection", "included", "is_layer", "layer_kind", "of_functions"]
+__all__ = ["DEFAULTS", "Collection", "included", "is_layer", "layer_kinds", "of_functions"]
 
 _LAYER_TYPES: Final[Mapping[str, tuple[type[nn.Module], ...]]] = {
     "relu": (nn.ReLU, nn.ReLU6),  # both are zero, without a gradient, for all negative inputs
@@ -31,6 +31,7 @@ _ACTIVATIONS: Final[Mapping[type[nn.Module], str]] = {
     nn.Hardsigmoid: "hard_sigmoid",
     nn.Hardtanh: "hard_tanh",
     nn.Linear: "linear",
+    nn.LogSoftmax: "log_softmax",
     nn.ReLU: "relu",
     nn.ReLU6: "relu6",
     nn.Sigmoid: "sigmoid",
@@ -40,6 +41,7 @@ _ACTIVATIONS: Final[Mapping[type[nn.Module], str]] = {
     nn.Tanh: "tanh",
 }
 """Activation of what modules return, by their exact class."""
+_DROPOUT: Final = "Dropout"
 _SIDES: Final = ("input", "output")
 
 
@@ -88,8 +90,13 @@ def is_layer(layer_type: str, module: nn.Module) -> bool:
     return isinstance(module, _LAYER_TYPES[layer_type])
 
 
-def layer_kind(module: nn.Module) -> LayerKind:
-    """Return type and activation of a module; other activations than the usual are unknown."""
+def layer_kinds(names: Mapping[nn.Module, str]) -> dict[str, LayerKind]:
+    """Return the usual layers, activations and dropout among modules, by name."""
+    kinds = {name: _kind(module) for module, name in names.items()}
+    return {name: of for name, of in kinds.items() if of.activation or _DROPOUT in of.type}
+
+
+def _kind(module: nn.Module) -> LayerKind:
     activation = _ACTIVATIONS.get(type(module), "")
     if isinstance(module, nn.Hardtanh) and (module.min_val, module.max_val) != (-1, 1):
         activation = "relu6" if type(module) is nn.ReLU6 else ""

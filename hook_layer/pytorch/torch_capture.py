@@ -37,7 +37,7 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
-from hook_layer.pytorch.collections import included, layer_kind, of_functions
+from hook_layer.pytorch.collections import included, layer_kinds, of_functions
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
@@ -118,8 +118,7 @@ class TorchCapture(Part):
         resolve_layers(manager, names, on_mistake)
         if len(names) != self._num_kinds:
             self._num_kinds = len(names)
-            kinds = {name: layer_kind(part) for part, name in names.items()}
-            manager.layers.update({name: kind for name, kind in kinds.items() if kind.activation})
+            manager.layers.update(layer_kinds(names))
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()

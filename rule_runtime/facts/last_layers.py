@@ -1,4 +1,4 @@
-"""The last layer before each loss, and the activation of its output.
+"""The last layer before each loss: the activation of its output, and dropout.
 
 The last layer is the last one that returned the outputs that a loss compares, unchanged or in
 another shape. Its type and activation are what the hook recorded of the model, so they are known at
@@ -7,20 +7,22 @@ the first step, whatever range the outputs have by then.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from rule_runtime.facts.layer_names import LayerKinds
+from rule_runtime.facts.layer_names import LayerKinds, is_activation
 from rule_runtime.facts.layers import Signals
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["BOUNDS", "last_activations"]
+__all__ = ["BOUNDS", "LastLayer", "last_layers"]
 
 _OF_LOSS: Final = "Loss"
+_DROPOUT: Final = "Dropout"
 _INF: Final = float("inf")
 BOUNDS: Final = {
     "exponential": (0.0, _INF),
     "hard_sigmoid": (0.0, 1.0),
     "hard_tanh": (-1.0, 1.0),
+    "log_softmax": (-_INF, 0.0),
     "relu": (0.0, _INF),
     "relu6": (0.0, 6.0),
     "sigmoid": (0.0, 1.0),
@@ -32,24 +34,45 @@ BOUNDS: Final = {
 """Smallest and largest output of activations, by name."""
 
 
-def last_activations(step: StepView) -> dict[tuple[str, str], str]:
-    """Return the activation of the last layer before each loss, by input of the loss and worker.
+class LastLayer(NamedTuple):
+    """The last layer before a loss.
+
+    Attributes:
+        activation: Activation of its output, `linear` for none; "" if unknown.
+        is_dropped: Whether dropout changed its output, or its input if it is an activation alone.
+    """
+
+    activation: str = ""
+    is_dropped: bool = False
+
+
+_NONE: Final = LastLayer()
+
+
+def last_layers(step: StepView) -> dict[tuple[str, str], LastLayer]:
+    """Return the last layer before each loss, by input of the loss and worker.
 
     Losses whose last layer is unknown are omitted.
     """
     signals, kinds = step.fact(Signals), step.fact(LayerKinds)
     if not kinds.are_known:
         return {}
-    latest: dict[tuple[int, str], str] = {}
-    rows = zip(signals.places, signals.rows.workers, signals.fingerprints, strict=True)
-    for place, worker, fingerprint in rows:  # in call order
-        known = kinds.of(place.module, worker).activation if place.kind == "output" else ""
-        if known and place.number == 0:
-            latest[fingerprint, worker] = known
+    prints, workers = signals.fingerprints, signals.rows.workers
+    latest: dict[tuple[int, str], LastLayer] = {}
+    for place, worker, fingerprint in zip(signals.places, workers, prints, strict=True):
+        if place.kind != "output" or place.number:
+            continue
+        kind, into = kinds.of(place.module, worker), signals.at(place.module, "input", worker)
+        before = -1 if into is None else prints[into]
+        is_dropout = _DROPOUT in kind.type and before not in (-1, fingerprint)
+        if is_dropout or kind.activation:
+            is_dropped = is_activation(kind) and latest.get((before, worker), _NONE).is_dropped
+            latest[fingerprint, worker] = LastLayer(kind.activation, is_dropout or is_dropped)
     found = {}
-    rows = zip(signals.places, signals.rows.workers, signals.fingerprints, strict=True)
-    for at, (place, worker, fingerprint) in enumerate(rows):
+    for name, place, worker, fingerprint in zip(
+        signals.rows.names, signals.places, workers, prints, strict=True
+    ):
         is_of_loss = place.kind == "input" and place.module.endswith(_OF_LOSS)
         if is_of_loss and (fingerprint, worker) in latest:
-            found[signals.rows.names[at], worker] = latest[fingerprint, worker]
+            found[name, worker] = latest[fingerprint, worker]
     return found

@@ -21,7 +21,16 @@ from hook_layer.format.collections_file import LayerKind
 from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.trial.step_view import StepView
 
-__all__ = ["LINEAR", "SIGNALS", "LayerKinds", "Place", "WeightShape", "owners_of", "place_of"]
+__all__ = [
+    "LINEAR",
+    "SIGNALS",
+    "LayerKinds",
+    "Place",
+    "WeightShape",
+    "is_activation",
+    "owners_of",
+    "place_of",
+]
 
 SIGNALS: Final = KNOWN_COLLECTIONS["module_io"]
 """Regular expression of the inputs and outputs of layers and losses."""
@@ -101,8 +110,7 @@ class LayerKinds:
         return sorted(
             (layer, kind.activation)
             for layer, kind in kinds.items()
-            if kind.activation in activations
-            and kind.type.casefold() not in (kind.activation, _ANY_ACTIVATION)
+            if kind.activation in activations and not is_activation(kind)
         )
 
     def activation_in(self, layer: str, parameter: str, worker: str) -> str:
@@ -112,6 +120,12 @@ class LayerKinds:
         """
         known = self.of(layer, worker).activation
         return known or ("" if _WEIGHTS_OF_KERAS in parameter else LINEAR)
+
+
+def is_activation(kind: LayerKind) -> bool:
+    """Return whether a layer is an activation alone."""
+    own = kind.activation.replace("_", "")
+    return own not in ("", LINEAR) and kind.type.casefold() in (own, _ANY_ACTIVATION)
 
 
 def place_of(name: str) -> Place:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from hook_layer.frameworks import KERAS, XGBOOST
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import framework_of
-from rule_runtime.facts.last_layers import last_activations
+from rule_runtime.facts.last_layers import LastLayer, last_layers
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_ELEMENTS
@@ -177,8 +177,7 @@ class Loss(NamedTuple):
         num_classes: Number of classes; None without classes or saved scores.
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
         has_row_weights: Whether its rows have weights, such as Keras's sample weights.
-        activation: Activation that the last layer applies to the outputs, `linear` for none; "" if
-            the hook did not record it.
+        last: The last layer before it.
         formula: Class name of the usual loss with its value; "" if it has a name of its own, or
             none of them has its value.
         standard: Values of usual losses of its outputs and targets, by class name.
@@ -194,7 +193,7 @@ class Loss(NamedTuple):
     num_classes: int | None
     is_of_keras: bool = False
     has_row_weights: bool = False
-    activation: str = ""
+    last: LastLayer = LastLayer()
     formula: str = ""
     standard: Mapping[str, float] = MappingProxyType({})
 
@@ -394,9 +393,9 @@ class Losses:
             num_classes = (outputs.shape or ())[-1 if is_of_keras else 1]
         row = self._places.get((name, worker), -1)
         value = self._means[row] if row >= 0 else math.nan
-        activation = self._step.fact(last_activations).get((f"{owner}_input_0", worker), "")
+        last = self._step.fact(last_layers).get((f"{owner}_input_0", worker), LastLayer())
         has_weights = is_of_keras and (f"{owner}_input_2", worker) in self._weighted
-        of_rows = (has_weights, activation if is_first else "")
+        of_rows = (has_weights, last if is_first else LastLayer())
         known = (name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
         loss = Loss(*known, *of_rows)
         standard = self._standard.get(worker) if name == _FUNCTION else None

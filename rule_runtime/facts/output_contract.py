@@ -64,7 +64,7 @@ class Requirement(NamedTuple):
 
     def text(self, loss: Loss, outputs: Input, targets: Input, value: float) -> str:
         """Return the finding without the name of the loss."""
-        shown = {"o": _shown(outputs), "t": _shown(targets), "a": loss.activation}
+        shown = {"o": _shown(outputs), "t": _shown(targets), "a": loss.last.activation}
         return self.message.format(v=f"{value:.4g}", **shown)
 
     def remedy(self, loss: Loss) -> str:
@@ -221,18 +221,22 @@ def _exclusive(loss: Loss, o: Input, t: Input) -> float | None:
 
 def _out_of_reach(loss: Loss, _: Input, t: Input) -> float | None:
     """Return the mean of the targets if no output of the last layer can be so large or small."""
-    low, high = BOUNDS.get(loss.activation, (-math.inf, math.inf))
+    low, high = BOUNDS.get(loss.last.activation, (-math.inf, math.inf))
     is_beyond = t.mean < low - _EPSILON or t.mean > high + _EPSILON
     return t.mean if loss.kind.is_of_numbers and is_beyond else None
 
 
 def _sigmoid_before_sigmoid(loss: Loss, _: Input, __: Input) -> float | None:
     is_twice = loss.kind is LossKind.BINARY and loss.takes is Takes.LOGITS
-    return 0.0 if is_twice and loss.activation in _SIGMOIDS else None
+    return 0.0 if is_twice and loss.last.activation in _SIGMOIDS else None
 
 
 def _relu_before_logits(loss: Loss, o: Input, _: Input) -> float | None:
-    return o.low if loss.takes is Takes.LOGITS and loss.activation == "relu" else None
+    return o.low if loss.takes is Takes.LOGITS and loss.last.activation == "relu" else None
+
+
+def _dropped(loss: Loss, _: Input, __: Input) -> float | None:
+    return 0.0 if loss.last.is_dropped and loss.kind is not LossKind.UNKNOWN else None
 
 
 def _shapes_that_fail(loss: Loss, o: Input, t: Input) -> float | None:
@@ -450,6 +454,14 @@ CONTRACT: Final = (
         "takes logits, and gets outputs of {a}, {o}, which are never negative",
         "Remove the ReLU after the last linear layer.",
         "Remove activation='relu' from the last layer.",
+    ),
+    Requirement(
+        "dropout",
+        _dropped,
+        0,
+        "gets outputs of a dropout layer, {o}: it sets some to 0 at random",
+        "Put the dropout before the last linear layer.",
+        "Put the dropout before the last Dense layer.",
     ),
 )
 """The requirements; the first that is broken is reported."""

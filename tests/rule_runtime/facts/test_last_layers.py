@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hook_layer.format.collections_file import (
 from hook_layer.format.errors import CollectionsFileError
 from hook_layer.format.paths import collections_key
 from rule_runtime.engine.outcome import IssueFound
-from rule_runtime.facts.last_layers import last_activations
+from rule_runtime.facts.last_layers import LastLayer, last_layers
 from rule_runtime.facts.layer_names import Place, WeightShape, owners_of, place_of
 from rule_runtime.facts.layers import Layers
 from rule_runtime.rules.output_contract import OutputContract
@@ -89,7 +90,47 @@ FAR = RNG.uniform(7, 12, 16)
 def test_the_last_layer_is_that_which_returned_the_outputs_of_the_loss() -> None:
     layers = {"head": LayerKind("Tanh", "tanh"), "flat": LayerKind("Flatten")}
     (view,) = model(TANH, layers, FAR).views()
-    assert last_activations(view) == {("MSELoss_input_0", WORKER): "tanh"}
+    assert last_layers(view) == {("MSELoss_input_0", WORKER): LastLayer("tanh")}
+
+
+DROPPED = TANH * np.tile([[0.0], [2.0]], (8, 1))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "tensors", "is_found"),
+    [
+        ([LayerKind("Dropout")], [TANH, DROPPED], True),
+        ([LayerKind("Dropout")], [TANH, TANH], False),  # of rate 0, or in validation
+        ([LayerKind("Dropout"), LayerKind("Softmax", "softmax")], [TANH, DROPPED, FAR], True),
+        ([LayerKind("Dropout"), LayerKind("Activation", "softmax")], [TANH, DROPPED, FAR], True),
+        (
+            [LayerKind("Dropout"), LayerKind("LogSoftmax", "log_softmax")],
+            [TANH, DROPPED, FAR],
+            True,
+        ),
+        ([LayerKind("Dropout"), LayerKind("Dense", "softmax")], [TANH, DROPPED, FAR], False),
+        ([LayerKind("Dropout"), LayerKind("Linear", "linear")], [TANH, DROPPED, FAR], False),
+        ([LayerKind("Own")], [TANH, DROPPED], False),
+    ],
+)
+def test_dropout_of_the_outputs_is_found(
+    kinds: list[LayerKind], tensors: list[Any], is_found: bool
+) -> None:
+    saved: dict[str, Any] = {}
+    for number, (one, two) in enumerate(pairwise(tensors)):
+        saved |= {f"{number}_input_0": one, f"{number}_output_0": two}
+    loss = {
+        "L1Loss_input_0": tensors[-1],
+        "L1Loss_input_1": -np.abs(TANH) if kinds[-1].activation == "log_softmax" else np.abs(TANH),
+        "L1Loss_output_0": 1.0,
+    }
+    trial = TrialBuilder()
+    trial.step(0, {name: np.asarray(of) for name, of in (saved | loss).items()})
+    layers = {str(number): kind for number, kind in enumerate(kinds)}
+    trial.store.put(collections_key(WORKER), CollectionsFile({}, layers=layers).encode())
+    (outcome,) = trial.outcomes(OutputContract())
+    found = outcome.evidence.sentence if isinstance(outcome, IssueFound) else ""
+    assert ("gets outputs of a dropout layer" in found) is is_found
 
 
 @pytest.mark.parametrize(
