@@ -15,8 +15,8 @@ from rich.text import Text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records
-from rule_runtime.diagnosis.deployment import deployment_findings, place_findings
-from rule_runtime.diagnosis.finding import Finding, Verdict
+from rule_runtime.doctor.deployment import deployment_findings, place_findings
+from rule_runtime.doctor.finding import Finding, Verdict
 from rule_runtime.jobs.aws import Aws
 
 __all__ = ["doctor"]
@@ -56,7 +56,7 @@ def doctor(
 
 
 def _findings(path: str | None, stack: str | None) -> Iterator[Finding]:
-    from rule_runtime.diagnosis.installation import (  # noqa: PLC0415 - loads the hook
+    from rule_runtime.doctor.installation import (  # noqa: PLC0415 - loads the hook
         installation_findings,
         library_version,
     )

@@ -12,8 +12,8 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from rule_runtime.diagnosis.deployment import deployment_findings
-from rule_runtime.diagnosis.finding import Verdict
+from rule_runtime.doctor.deployment import deployment_findings
+from rule_runtime.doctor.finding import Verdict
 from rule_runtime.jobs.aws import Aws
 from tests.rule_runtime.cli.invoking import invoke, invoke_json
 

@@ -14,8 +14,8 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from lambdas.contracts import environment
-from rule_runtime.diagnosis.deployment import deployment_findings
-from rule_runtime.diagnosis.operation import operation_findings
+from rule_runtime.doctor.deployment import deployment_findings
+from rule_runtime.doctor.operation import operation_findings
 from rule_runtime.jobs.aws import Aws
 from tests.docs.operator_rights import asked_for, granted
 

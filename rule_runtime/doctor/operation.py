@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import urljoin
 
-from rule_runtime.diagnosis.asking import asked
-from rule_runtime.diagnosis.finding import Finding, Verdict
+from rule_runtime.doctor.asking import asked
+from rule_runtime.doctor.finding import Finding, Verdict
 from rule_runtime.jobs.aws import Aws, AwsRequestError
 
 __all__ = ["operation_findings"]

@@ -15,7 +15,7 @@ from hook_layer.configuration.job import hook_enabled
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.frameworks import FRAMEWORKS
 from hook_layer.install_hint import install_hint
-from rule_runtime.diagnosis.finding import Finding, Verdict
+from rule_runtime.doctor.finding import Finding, Verdict
 
 __all__ = ["installation_findings", "library_version"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from hook_layer.storage.base import StorageError, Store, StoreRefusedError
-from rule_runtime.diagnosis.asking import asked
-from rule_runtime.diagnosis.finding import Finding, Verdict
-from rule_runtime.diagnosis.operation import operation_findings
+from rule_runtime.doctor.asking import asked
+from rule_runtime.doctor.finding import Finding, Verdict
+from rule_runtime.doctor.operation import operation_findings
 from rule_runtime.jobs.aws import Aws
 
 __all__ = ["deployment_findings", "place_findings"]
