@@ -281,6 +281,14 @@ class Loss(NamedTuple):
         return (product - outputs.mean * targets.mean) / scale if scale > 0 else math.nan
 
     @property
+    def ignores_all_targets(self) -> bool:
+        """Whether it is a loss of classes whose targets are all one negative number, as -100."""
+        of, is_classes = self.targets, self.kind is LossKind.CLASSES
+        return (
+            is_classes and of is not None and of.dtype.startswith("int") and of.low == of.high < 0
+        )
+
+    @property
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets

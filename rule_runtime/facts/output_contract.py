@@ -148,8 +148,7 @@ def _targets_out_of_range(loss: Loss, _: Input, t: Input) -> float | None:
 
 
 def _ignored(loss: Loss, _: Input, t: Input) -> float | None:
-    is_classes = loss.kind is LossKind.CLASSES and t.dtype.startswith("int")
-    return t.high if is_classes and t.low == t.high < 0 else None
+    return t.high if loss.ignores_all_targets else None
 
 
 def _several_classes(loss: Loss, o: Input, t: Input) -> float | None:

@@ -13,6 +13,7 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
+from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.saved_tensors import finite_means, largest_count, num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -41,6 +42,10 @@ _REMEDIES: Final = {
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
     "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
+_IGNORED: Final = (
+    "Check how labels and padding are made: -100 marks what must not count. Skip batches without "
+    "any other label."
+)
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -85,7 +90,16 @@ class NonFinite(Rule):
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
         measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
+        if phase is not _Phase.PARAMETERS and (empty := _losses_of_nothing(step)):
+            message += f"; all targets of {empty[0]} are negative, so it ignores them"
+            remedy = _IGNORED
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
+
+
+def _losses_of_nothing(step: StepView) -> list[str]:
+    """Return the losses that are not finite because they ignore all targets."""
+    losses = step.fact(Losses).losses
+    return [one.name for one in losses if one.ignores_all_targets and not np.isfinite(one.value)]
 
 
 def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:

@@ -84,6 +84,32 @@ MASKED = {"a_input_0": [np.nan, 0.0], "CrossEntropyLoss_input_1": [np.nan, 1.0]}
 SKIPPED = {"Loss_output_0": np.float32(np.inf)}
 
 
+IGNORED = {
+    "CrossEntropyLoss_input_0": np.ones((8, 3)),
+    "CrossEntropyLoss_input_1": np.full(8, -100),
+}
+
+
+@table(
+    "tensors, is_named",
+    {
+        "a mean of no target": (IGNORED | NAN_LOSS, True),
+        "a model that returns it": ({"Net_output_0": [np.nan]} | IGNORED | NAN_LOSS, True),
+        "some targets count": (
+            IGNORED | NAN_LOSS | {"CrossEntropyLoss_input_1": np.arange(8) % 3 - 1},
+            False,
+        ),
+        "parameters are the cause": ({"Net_a.bias": [np.nan]} | IGNORED | NAN_LOSS, False),
+        "the loss is finite": ({"a_output_0": [np.nan], LOSS: np.float32(0)} | IGNORED, False),
+    },
+)
+def test_a_loss_that_ignores_all_targets(tensors: dict[str, Any], is_named: bool) -> None:
+    evidence = evidence_of(outcome_of(tensors))
+    message = "all targets of CrossEntropyLoss_output_0 are negative, so it ignores them"
+    assert (message in evidence.sentence) is is_named
+    assert evidence.remedy.startswith("Check how labels and padding are made") is is_named
+
+
 @table(
     "tensors, mode, letter",
     {
