@@ -1,11 +1,12 @@
 """Input tokens of a language model, with targets and loss at each position.
 
-Shape legend: B = batch, L = positions, V = vocabulary.
+Shape legend: B = batch, L = positions, M = positions with scores, V = vocabulary.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
+from rule_runtime.numerics.token_alignment import Alignment, align
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TokenLosses", "token_losses"]
@@ -30,19 +32,20 @@ class TokenLosses(NamedTuple):
 
     Attributes:
         name: Identifies the worker, the input and the loss.
-        tokens: The input [B, L], integers.
-        targets: The targets [B, L], negative if there is none.
+        alignment: The tokens that are the targets; None if the targets are others.
+        value: The loss of these targets; the loss of all targets if scores were not saved.
         guess: The loss of a uniform guess; NaN if unknown, or if the loss may shift targets.
-        by_place: Cross entropy at each position [B, L]; None if scores were not saved.
+        by_place: Cross entropy at each position [B, L], NaN without a target; None if scores were
+            not saved.
         of_twins: Mean cross entropy of the same targets by the scores of other sequences that are
             equal up to the position [B, L]; NaN without such sequences. None if `by_place` is.
-        keeps_places: Whether every layer gets all positions of a sequence.
+        keeps_places: Whether the model gets the tokens alone, and every layer all positions of a
+            sequence.
     """
 
     name: str
     loss: str
-    tokens: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
+    alignment: Alignment | None
     value: float
     guess: float
     by_place: npt.NDArray[np.float64] | None
@@ -51,7 +54,7 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses with saved targets [B, L] and an input of tokens [B, L]."""
+    """Return the losses with an input of tokens [B, L] and targets that are [B, L], or tokens."""
     found = []
     inputs, losses = step.tensors(regex=(MODEL_INPUT,)), step.fact(Losses)
     for at, of_targets in input_target_pairs(step, inputs):
@@ -63,24 +66,28 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         tokens, targets = saved.get(name), saved.get(of_targets)
         if tokens is None or targets is None:
             continue
-        if _are_tokens(tokens) and targets.dtype.kind in "iu" and targets.size == tokens.size:
-            values = losses.values(loss)
-            by_place, of_twins = (
-                (None, None) if values is None else _cross_entropies(*values, tokens)
-            )
-            is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
-            one = TokenLosses(
-                f"{worker}/{name}/{loss.name}",
-                loss.name,
-                tokens,
-                targets=targets.reshape(tokens.shape),
-                value=loss.value,
-                guess=loss.zero_output_loss if is_plain else math.nan,
-                by_place=by_place,
-                of_twins=of_twins,
-                keeps_places=_keeps_places(step, worker, tokens.shape),
-            )
-            found.append(one)
+        if not _are_tokens(tokens) or targets.dtype.kind not in "iu":
+            continue
+        alignment = align(tokens, targets)
+        if alignment is None and targets.size != tokens.size:
+            continue
+        start = 0 if alignment is None else alignment.start
+        by_place, of_twins = _cross_entropies(losses.values(loss), tokens, start)
+        value = loss.value
+        if by_place is not None and alignment is not None:
+            value = float(by_place[alignment.is_token].mean())
+        is_plain = loss.name == _OF_FUNCTIONS or loss.kind is LossKind.CLASSES
+        one = TokenLosses(
+            f"{worker}/{name}/{loss.name}",
+            loss.name,
+            alignment,
+            value=value,
+            guess=loss.zero_output_loss if is_plain else math.nan,
+            by_place=by_place,
+            of_twins=of_twins,
+            keeps_places=_keeps_places(step, (name, worker), tokens),
+        )
+        found.append(one)
     return found
 
 
@@ -91,18 +98,24 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
 
 
 def _cross_entropies(
-    scores: npt.NDArray[Any], targets: npt.NDArray[Any], tokens: npt.NDArray[Any]
+    values: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None, tokens: npt.NDArray[Any], start: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | tuple[None, None]:
-    """Return `by_place` and `of_twins` [B, L]; None if the scores are not class scores."""
-    if scores.size > _MAX_ELEMENTS or scores.dtype.kind != "f" or not np.isfinite(scores).all():
-        return None, None
-    rows = LossPair(scores, targets).by_class
+    """Return `by_place` and `of_twins` [B, L]; None if no class scores were saved."""
+    scores, targets = values or (np.empty(0), np.empty(0))
+    is_small = 0 < scores.size <= _MAX_ELEMENTS and scores.dtype.kind == "f"
+    rows = None
+    if is_small and np.isfinite(scores).all():
+        rows = LossPair(scores, np.maximum(targets, 0)).by_class
     if rows is None or len(rows.classes) != targets.size:
         return None, None
-    losses = rows.cross_entropies.reshape(*tokens.shape, -1)
-    classes = rows.classes.reshape(tokens.shape)
+    losses = rows.cross_entropies.reshape(len(tokens), -1, rows.scores.shape[1])
+    classes = rows.classes.reshape(len(tokens), -1)
     own = np.take_along_axis(losses, classes[..., None], axis=-1)[..., 0]
-    return own, _of_twins(losses, classes, own, tokens)
+    end = start + classes.shape[1]
+    found = np.full((2, *tokens.shape), np.nan)
+    found[:, :, start:end] = own, _of_twins(losses, classes, own, tokens[:, :end])
+    found[:, :, start:end][:, targets.reshape(classes.shape) < 0] = np.nan
+    return found[0], found[1]
 
 
 def _of_twins(
@@ -111,18 +124,21 @@ def _of_twins(
     own: npt.NDArray[np.float64],
     tokens: npt.NDArray[Any],
 ) -> npt.NDArray[np.float64]:
-    """Return the mean losses [B, L] of classes by the scores of sequences with an equal start.
+    """Return the mean losses [B, M] of classes by the scores of sequences with an equal start.
 
-    `losses` has the cross entropy of each class [B, L, V], `own` that of the targets [B, L].
+    `losses` has the cross entropy of each class [B, M, V], `own` that of the targets [B, M]. The
+    last M of the tokens have scores.
     """
     found = np.full(classes.shape, np.nan)
     starts = np.zeros(len(tokens), np.intp)
-    for place in range(tokens.shape[1]):
-        pairs = np.stack([starts, tokens[:, place]], axis=1)
+    for place, column in enumerate(tokens.T, classes.shape[1] - tokens.shape[1]):
+        pairs = np.stack([starts, column], axis=1)
         _, starts, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
         if counts.max() == 1:
             break
         starts = starts.reshape(-1)
+        if place < 0:
+            continue
         begins = np.cumsum(counts) - counts
         sums = np.add.reduceat(losses[np.argsort(starts), place], begins)  # [starts, V]
         others, num = sums[starts, classes[:, place]] - own[:, place], counts[starts] - 1
@@ -130,10 +146,37 @@ def _of_twins(
     return found
 
 
-def _keeps_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
-    """Return whether all layer inputs from the sequences [B, L] have L positions."""
-    num_rows, length = shape
-    rows = step.tensors(regex=(OF_LAYERS,))
-    given = [s or () for s, of in zip(rows.shapes, rows.workers, strict=True) if of == worker]
-    is_kept = [length in s or num_rows * length in s for s in given if num_rows in s]
+def _keeps_places(step: StepView, of: tuple[str, str], tokens: npt.NDArray[Any]) -> bool:
+    """Return whether a model gets tokens [B, L] alone, and its layers all L positions.
+
+    Masks and labels do not count.
+
+    Args:
+        step: The step.
+        of: Name and worker of the tokens.
+        tokens: The tokens.
+    """
+    num_rows, length = tokens.shape
+    owner = re.escape(of[0].rpartition("_input_")[0])
+    others = step.tensors(regex=(f"^{owner}_input_[0-9]+$",))
+    for name, worker in others.pairs:
+        given = step.values((name,), worker).get(name) if worker == of[1] else tokens
+        if given is None or (num_rows in given.shape and not _is_redundant(given, tokens)):
+            return False
+    rows, of_losses = step.tensors(regex=(OF_LAYERS,)), {o.owner for o in step.fact(Losses).losses}
+    is_layer = [
+        worker == of[1] and name.rpartition("_input_")[0] not in of_losses
+        for name, worker in rows.pairs
+    ]
+    shapes = [shape or () for shape in rows.select(is_layer).shapes]
+    is_kept = [length in s or num_rows * length in s for s in shapes if num_rows in s]
     return num_rows != length and all(is_kept)
+
+
+def _is_redundant(given: npt.NDArray[Any], tokens: npt.NDArray[Any]) -> bool:
+    """Return whether an input is a mask, the tokens, or their labels."""
+    if given.dtype.kind not in "biu":
+        return False
+    is_mask = bool(given.min(initial=0) >= 0 and given.max(initial=0) <= 1)
+    aligned = None if is_mask else align(tokens, given)
+    return is_mask or (aligned is not None and aligned.least >= 0)

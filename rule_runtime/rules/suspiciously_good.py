@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
+import numpy as np
+
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
 from rule_runtime.detectors.target_leakage import Leak, find_leak
-from rule_runtime.detectors.token_leaks import (
-    COPIED_SHARE,
-    TIMES_AT_LAST,
-    are_copied,
-    are_next,
-    are_targets_seen,
-)
+from rule_runtime.detectors.token_leaks import COPIED_SHARE, TIMES_AT_LAST, are_targets_seen
 from rule_runtime.engine.findings import MAX_NAMED
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotApplicable, Outcome, Passed
@@ -39,6 +35,20 @@ _NO_VALUES: Final = "no values of the model's inputs were saved with those of it
 _NO_ROWS: Final = "inputs and targets of the model are not rows of columns with a few targets each"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
+_SHIFT: Final = (
+    "Shift the targets by one place, so that `logits[:, :-1]` are compared with `tokens[:, 1:]`. A "
+    "model that fills in tokens must not get them."
+)
+_ONCE: Final = (
+    "Shift once: either your script or the model. A model that shifts labels itself needs the "
+    "tokens as labels."
+)
+_COPIED: Final = {
+    (0, 0): "the input",
+    (-1, -1): "the tokens before",
+    (-1, 0): "the input or the tokens before",
+}
+"""Targets that the model has already read, by their smallest and largest distance."""
 
 
 class SuspiciouslyGood(Rule):
@@ -47,8 +57,9 @@ class SuspiciouslyGood(Rule):
     How it decides:
         The rule reports:
         * inputs, if one column predicts the target, or if the target is a sum of columns;
-        * language models that lose much more at the last place than before and know tokens that
-          do not follow from those before, or that know targets equal to their input;
+        * language models that know tokens which do not follow from those before, and lose much
+          more at the last place if it has a target; that know targets equal to their input or to
+          the tokens before; or whose targets are shifted twice;
         * gradient-boosted trees with a validation loss below `max_loss_percent` of the baseline and
           close to the training loss.
 
@@ -132,9 +143,9 @@ class SuspiciouslyGood(Rule):
         """Evaluate each loss of a language model."""
         for one in step.fact(token_losses):
             if one.name in streaks or len(streaks) < MAX_SERIES:
-                issue, is_bad = _seen_token(one)
-                num_bad = streak(streaks, is_bad=is_bad, name=one.name)
-                yield issue if num_bad >= self.patience else Passed()
+                issue = _wrong_token(one)
+                num_bad = streak(streaks, is_bad=issue is not None, name=one.name)
+                yield issue if issue and num_bad >= self.patience else Passed()
 
     def _perfect_losses(self, step: StepView, memory: Memory) -> Iterator[IssueFound | Passed]:
         """Evaluate each validation loss of boosted trees."""
@@ -147,17 +158,39 @@ class SuspiciouslyGood(Rule):
             yield issue if streak(one.notes, is_bad=is_bad) >= self.patience else Passed()
 
 
-def _seen_token(one: TokenLosses) -> tuple[IssueFound, bool]:
-    """Return the finding on a language model that sees its targets, and whether it does."""
-    if one.by_place is not None and one.of_twins is not None and are_next(one.tokens, one.targets):
-        value, last = float(one.by_place[:, :-1].mean()), float(one.by_place[:, -1].mean())
-        limit = last / TIMES_AT_LAST
-        is_bad = are_targets_seen(one.by_place, one.of_twins)
-        text = f"{value:.3g} before the last place and {last:.3g} at it"
+def _wrong_token(one: TokenLosses) -> IssueFound | None:
+    """Return the finding on a language model that sees its targets, or learns other ones."""
+    aligned, value, limit = one.alignment, one.value, COPIED_SHARE * one.guess
+    if aligned is None:
+        return None
+    if aligned.distance == 1:
+        return _seen_token(one)
+    if not one.keeps_places:
+        return None
+    if aligned.distance > 1:
+        text = f"{one.loss}: the targets are the tokens after the next: they are shifted twice"
+        places = float(aligned.distance)
+        return IssueFound(text, measure="places", value=places, threshold=1, remedy=_ONCE)
+    text = f"{one.loss}: the loss is {value:.3g} where guessing has {one.guess:.3g}, and the "
+    text += f"targets are {_COPIED[aligned.least, aligned.most]}: the model sees its targets"
+    found = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_SHIFT)
+    return found if value < limit else None
+
+
+def _seen_token(one: TokenLosses) -> IssueFound | None:
+    """Return the finding on a model that sees the next tokens."""
+    losses, twins = one.by_place, one.of_twins
+    if losses is None or twins is None or not are_targets_seen(losses, twins, one.guess):
+        return None
+    value, last = float(np.nanmean(losses[:, :-1])), losses[:, -1]
+    if np.isnan(last).all():
+        if not one.keeps_places:
+            return None
+        other = float(np.nanmean(twins))
+        text = f"{value:.3g}, and {other:.3g} by the scores of sequences with an equal start"
     else:
-        value, limit = one.value, COPIED_SHARE * one.guess
-        is_bad = one.keeps_places and are_copied(one.tokens, one.targets, value / one.guess)
-        text = f"{value:.3g} where guessing has {one.guess:.3g}, and the targets are the input"
+        other = float(np.nanmean(last))
+        text = f"{value:.3g} before the last place and {other:.3g} at it"
     text = f"{one.loss}: the loss is {text}: the model sees its targets"
-    issue = IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_MASK)
-    return issue, is_bad
+    limit = other / TIMES_AT_LAST
+    return IssueFound(text, measure="loss", value=value, threshold=limit, remedy=_MASK)

@@ -19,8 +19,16 @@ from tests.rule_runtime.rules.test_suspiciously_good_of_batches import of_batche
 TEXT = np.random.default_rng(0).integers(0, 40, (32, 24))
 IS_HIDDEN = np.random.default_rng(1).random(TEXT.shape) < 0.15
 MASK = 40
+WORDS = 30
 LABELS = np.where(IS_HIDDEN, TEXT, -100)
 WITH_LABELS = MappingProxyType({"Bert_input_1": LABELS, "loss_fct_input_1": LABELS})
+
+
+def scores_of(targets: Any, losses: Any, words: int = WORDS) -> Any:
+    """Return scores [B, L, words] with such cross entropies."""
+    share = np.exp(-losses)[..., None]
+    others = np.log((1 - share) / (words - 1))
+    return np.where(np.eye(words)[targets] == 1, np.log(share), others)
 
 
 def trained(
@@ -51,7 +59,8 @@ def trained(
         if not is_validation:
             tensors |= {"Bert_head.weight": np.ones((2, 2)), "Bert_input_0": given}
             tensors |= {"letters_input_0": given}
-            tensors |= {f"{name}_input_0": np.ones((32, 24, 40)), f"{name}_input_1": LABELS, **more}
+            scores = scores_of(np.maximum(LABELS, 0), np.full(LABELS.shape, falling), 40)
+            tensors |= {f"{name}_input_0": scores, f"{name}_input_1": LABELS, **more}
         mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
         trial.step(step, tensors, mode=mode, mode_step=step)
     return trial
@@ -122,14 +131,6 @@ def test_a_text_may_be_rebuilt_of_less_than_itself(trial: TrialBuilder) -> None:
 
 
 LENGTH = 12
-WORDS = 30
-
-
-def scores_of(targets: Any, losses: Any) -> Any:
-    """Return scores [B, L, WORDS] with such cross entropies."""
-    share = np.exp(-losses)[..., None]
-    others = np.log((1 - share) / (WORDS - 1))
-    return np.where(np.eye(WORDS)[targets] == 1, np.log(share), others)
 
 
 def looking_ahead(last: float, *, form: str = "texts", count: int = 3) -> Any:

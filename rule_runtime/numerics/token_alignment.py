@@ -1,0 +1,75 @@
+"""Finds by value which tokens the targets of a language model are.
+
+Shape legend: B = batch, L = positions, M = positions with scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Alignment", "align"]
+
+_Tokens = npt.NDArray[Any]
+
+_MIN_TOKENS: Final = 32
+"""Minimum positions with a target; fewer may be equal by chance."""
+
+
+class Alignment(NamedTuple):
+    """Tokens that are the targets.
+
+    If there are fewer scores than tokens, it is unknown whether the first or the last positions
+    have none. So the distance from a token to its target has bounds.
+
+    Attributes:
+        start: First position with scores, if the distance is the usual one.
+        least: Smallest distance: 1 is the next token, 0 the same, -1 the one before.
+        most: Largest distance.
+        is_token: Whether the target at a position is a token of the input [B, L].
+    """
+
+    start: int
+    least: int
+    most: int
+    is_token: npt.NDArray[np.bool_]
+
+    @property
+    def distance(self) -> int:
+        """The possible distance that is closest to 1."""
+        return min(max(1, self.least), self.most)
+
+
+def align(tokens: _Tokens, targets: _Tokens) -> Alignment | None:
+    """Return the tokens [B, L] that the targets [B * M] are; None if they are others.
+
+    Negative targets are masked. Targets beyond both ends of the input are unknown. One target for
+    each row is none.
+    """
+    spare = tokens.shape[1] - targets.size // len(tokens)
+    if not 0 <= spare < tokens.shape[1] - 1 or targets.size % len(tokens):
+        return None
+    rows = targets.reshape(len(tokens), -1)
+    # Nearest to the next token first, because texts may repeat themselves.
+    is_token = np.zeros(tokens.shape, np.bool_)
+    places = [Alignment(0, at - spare, at, is_token) for at in range(-1, spare + 3)]
+    for one in sorted(places, key=lambda place: abs(place.distance - 1)):
+        # Recalling a token from longer ago is a task.
+        known = None if one.most < 1 and one.least < -1 else _known(tokens, rows, one.most)
+        if known is not None:
+            start = one.most - one.distance
+            is_token[:, start : start + rows.shape[1]] = known
+            return one._replace(start=start)
+    return None
+
+
+def _known(tokens: _Tokens, rows: _Tokens, offset: int) -> npt.NDArray[np.bool_] | None:
+    """Return which targets [B, M] are the tokens at an offset; None if any is another one."""
+    columns = np.arange(rows.shape[1]) + offset
+    is_inside = (columns >= 0) & (columns < tokens.shape[1])
+    known = (rows >= 0) & is_inside
+    wanted, given = rows[known], tokens[:, columns * is_inside][known]
+    is_varied = len(wanted) >= _MIN_TOKENS and bool((wanted != wanted[0]).any())
+    return known if is_varied and np.array_equal(given, wanted) else None
