@@ -1,4 +1,4 @@
-"""Summarises verdicts on one terminal screen: findings, advice, and the number of other rules."""
+"""Summarises verdicts on one terminal screen: cause, advice, and the number of other rules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rich.text import Text
 
 from rule_runtime.cli.evaluation import displayed_status
 from rule_runtime.cli.tables import harmless
+from rule_runtime.diagnosis.diagnosis import Diagnosis
+from rule_runtime.diagnosis.text import alternative, finding_line, headline
 from rule_runtime.engine.outcome import RuleStatus, counted, status_details, without_api_prefix
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -21,6 +23,10 @@ _MAX_LINES: Final = 11
 """Maximum lines of all findings together: 15 with the lines that follow."""
 _MAX_LINES_OF_ONE: Final = 5
 """Maximum lines of one finding: a sentence and its remedy on 80 columns."""
+_MAX_ENTRIES: Final = 11
+"""Maximum number of texts."""
+_MAX_EVIDENCE: Final = 4
+"""Maximum findings below a cause: the earliest."""
 
 
 def has_problem(state: EvaluationState) -> bool:
@@ -43,45 +49,53 @@ def coverage_line(runs: Sequence[RunVerdicts]) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """The findings of runs, a few lines each, and lines about the other rules and their data."""
+    """The diagnosis of each run, a few lines, and lines about the other rules and their data."""
 
     runs: Sequence[RunVerdicts]
     required: Collection[str] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines."""
-        findings = list(self._findings())
-        each = max(1, min(_MAX_LINES_OF_ONE, _MAX_LINES // max(1, len(findings))))
+        entries = list(self._entries())
+        # Entries of a diagnosis have their own limits; the rest is divided among the others.
+        open_ended = sum(limit is None for _, limit in entries)
+        each = max(1, min(_MAX_LINES_OF_ONE, _MAX_LINES // max(1, open_ended)))
         is_cut = False
-        for finding in findings[:_MAX_LINES]:
-            lines = finding.wrap(console, options.max_width, overflow="fold")
-            for line in lines[:each]:
+        for text, limit in entries[:_MAX_ENTRIES]:
+            lines = text.wrap(console, options.max_width, overflow="fold")
+            most = limit or each
+            for line in lines[:most]:
                 line.rstrip()
-            if len(lines) > each:
-                lines[each - 1].truncate(options.max_width - 1)
-                lines[each - 1].append("…")
+            if len(lines) > most:
+                lines[most - 1].truncate(options.max_width - 1)
+                lines[most - 1].append("…")
                 is_cut = True
-            yield from lines[:each]
-        if len(findings) > _MAX_LINES:
-            yield Text(f"... and {len(findings) - _MAX_LINES} more; `-v` shows them")
+            yield from lines[:most]
+        if len(entries) > _MAX_ENTRIES:
+            yield Text(f"... and {len(entries) - _MAX_ENTRIES} more; `-v` shows them")
         yield self._others()
         if covered := coverage_line(self.runs):
             yield Text(covered, overflow="ellipsis", no_wrap=len(self.runs) > 1)
         if is_cut:
             yield Text("`-v` shows the whole text of the findings")
 
-    def _findings(self) -> Iterator[Text]:
+    def _entries(self) -> Iterator[tuple[Text, int | None]]:
+        """Yield texts with their maximum number of lines; None for a share of the screen."""
         for run in self.runs:
             prefix = f"{run.name}: " if len(self.runs) > 1 else ""
+            diagnosis = run.diagnosis
+            if diagnosis is not None:
+                yield from _diagnosed(diagnosis, prefix)
             for name, state in run.states.items():
-                if has_problem(state):
-                    yield _finding(prefix, name, state)
-                elif state.counts.advice:
-                    yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}"))
+                is_told = diagnosis is not None and state.evidence is not None
+                if has_problem(state) and not is_told:
+                    yield _finding(prefix, name, state), None
+                elif state.counts.advice and not has_problem(state):
+                    yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}")), None
                 elif name in self.required and state.has_evaluated_nothing:
                     status = displayed_status(state)
                     text = harmless(f"{prefix}{status}: {name}: {state.reason}")
-                    yield Text(text, style="yellow")
+                    yield Text(text, style="yellow"), None
 
     def _others(self) -> Text:
         if len(self.runs) == 1:
@@ -89,6 +103,32 @@ class Summary:
         quiet = [run.name for run in self.runs if not any(map(has_problem, run.states.values()))]
         text = f"{counted(len(quiet), 'run')} of {len(self.runs)} without a finding"
         return Text(f"{text}; `-v` shows the rules of each", overflow="ellipsis", no_wrap=True)
+
+
+def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | None]]:
+    """Yield the cause, its evidence in order of time, the change, and other findings.
+
+    Of several runs, only the cause is shown.
+    """
+    first = diagnosis.explanations[0]
+    if prefix:
+        yield _line(prefix, headline(diagnosis), "bold red"), 1
+        return
+    yield _line("", headline(diagnosis), "bold red"), 2
+    for symptom in first.symptoms[:_MAX_EVIDENCE]:
+        yield _line("  ", finding_line(symptom)), 1
+    if len(first.symptoms) > _MAX_EVIDENCE:
+        more = counted(len(first.symptoms) - _MAX_EVIDENCE, "more finding")
+        yield Text(f"  and {more} with the same cause; `-v` shows them"), 1
+    yield _line("Change: ", first.change, "bold"), _MAX_LINES_OF_ONE
+    if other := alternative(diagnosis):
+        yield _line("", other), 3
+    for symptom in diagnosis.others:
+        yield _line("also: ", finding_line(symptom)), 2
+
+
+def _line(prefix: str, text: str, style: str = "") -> Text:
+    return Text.assemble((prefix, style), (harmless(" ".join(text.split())), style * (not prefix)))
 
 
 def _finding(prefix: str, name: str, state: EvaluationState) -> Text:

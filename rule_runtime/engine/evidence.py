@@ -39,6 +39,7 @@ class Evidence(JsonRecord):
         last_step: Global step of the last finding so far; by default `step`.
         count: Number of steps with a finding so far.
         mode_step: The step's number within its mode; None if unknown.
+        rule: Class name of the rule; None in findings of earlier versions.
     """
 
     step: int
@@ -54,6 +55,7 @@ class Evidence(JsonRecord):
     last_step: int = -1
     count: int = 1
     mode_step: int | None = None
+    rule: str | None = None
 
     def __post_init__(self) -> None:
         for member in fields(self):
@@ -94,7 +96,8 @@ class Evidence(JsonRecord):
 
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
-    """Return the evidence of a text-only finding with its step, tensor and remedy."""
+    """Return the evidence with its rule; that of a text-only finding with step, tensor, remedy."""
+    evidence = replace(evidence, rule=rule.__name__)
     if evidence.mode:
         return evidence
     rows = step.tensors()
@@ -109,6 +112,7 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
 
 def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
     """Return the evidence of a run that saves nothing, completed for its last step or -1."""
+    evidence = replace(evidence, rule=rule.__name__)
     return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:  # commands start without numpy
@@ -28,3 +29,8 @@ class RunVerdicts:
     path: str
     states: Mapping[str, EvaluationState]
     coverage: Coverage | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The cause of the findings; None without findings of rules that it knows."""
+        return diagnose(symptoms_of({name: state.evidence for name, state in self.states.items()}))

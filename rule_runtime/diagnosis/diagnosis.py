@@ -1,0 +1,117 @@
+"""Finds the cause of a run's findings.
+
+Rules see symptoms, of which one leads to the next. The cause is what explains most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rule_runtime.diagnosis.causes import CAUSES, Cause
+from rule_runtime.engine.evidence import Evidence
+
+__all__ = ["Diagnosis", "Explanation", "Symptom", "diagnose", "symptoms_of"]
+
+_MAX_CAUSES: Final = 3
+"""Maximum causes of a diagnosis: a person tries them one after another."""
+
+
+class Symptom(NamedTuple):
+    """A finding.
+
+    Attributes:
+        name: Configured name of its rule.
+        rule: Class name of the rule.
+        evidence: The evidence.
+    """
+
+    name: str
+    rule: str
+    evidence: Evidence
+
+    def is_one_of(self, kinds: Iterable[str]) -> bool:
+        """Return whether it is called so in the table: `Rule` or `Rule.measure`."""
+        return not {self.rule, f"{self.rule}.{self.evidence.measure}"}.isdisjoint(kinds)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A cause with the findings that it explains.
+
+    Attributes:
+        cause: The cause.
+        shown_by: The earliest finding that shows it.
+        symptoms: All findings that it explains, in order of time.
+    """
+
+    cause: Cause
+    shown_by: Symptom
+    symptoms: tuple[Symptom, ...]
+
+    @property
+    def support(self) -> tuple[int, int]:
+        """Larger for the better explanation: more findings, then an earlier first one."""
+        return len(self.symptoms), -self.shown_by.evidence.first_step
+
+    @property
+    def change(self) -> str:
+        """What to change."""
+        return self.cause.change or self.shown_by.evidence.remedy
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The causes of a run's findings.
+
+    Attributes:
+        explanations: At most three, the best first.
+        others: Findings that the first one does not explain, in order of time.
+    """
+
+    explanations: tuple[Explanation, ...]
+    others: tuple[Symptom, ...]
+
+
+def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
+    """Return the findings of rules, by configured name: a class name in older findings."""
+    return [
+        Symptom(name, of.rule or name.partition(":")[0], of)
+        for name, of in evidence.items()
+        if of is not None
+    ]
+
+
+def diagnose(symptoms: Iterable[Symptom], *, before: str = "") -> Diagnosis | None:
+    """Return the causes of findings; None without findings that the table knows.
+
+    A cause is possible if one of its findings was made. Of the possible causes, the first is the
+    one that explains most findings; then the one that was seen first; then the first in the table.
+
+    Args:
+        symptoms: The findings of a run so far.
+        before: Name of the cause that was first so far: it stays unless another explains more.
+    """
+    found = sorted(symptoms, key=lambda symptom: symptom.evidence.first_step)
+    possible = [one for cause in CAUSES if (one := _explanation(cause, found)) is not None]
+    if not possible:
+        return None
+    ranked = sorted(possible, key=lambda one: one.support, reverse=True)
+    first = ranked[0]
+    for one in ranked:
+        if one.cause.name == before and len(one.symptoms) == len(first.symptoms):
+            ranked.remove(one)
+            ranked.insert(0, one)
+            break
+    others = tuple(symptom for symptom in found if symptom not in ranked[0].symptoms)
+    return Diagnosis(tuple(ranked[:_MAX_CAUSES]), others)
+
+
+def _explanation(cause: Cause, found: list[Symptom]) -> Explanation | None:
+    showing = [symptom for symptom in found if symptom.is_one_of(cause.shown_by)]
+    if not showing:
+        return None
+    kinds = (*cause.shown_by, *cause.explains)
+    symptoms = tuple(symptom for symptom in found if symptom.is_one_of(kinds))
+    return Explanation(cause, showing[0], symptoms)
