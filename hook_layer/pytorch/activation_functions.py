@@ -20,7 +20,11 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
-from hook_layer.pytorch.function_mode import ObservedCalls, has_compiled_anything
+from hook_layer.pytorch.function_mode import (
+    ObservedCalls,
+    has_compiled_anything,
+    is_fast_attention,
+)
 from hook_layer.pytorch.wrappers import is_a_key
 from hook_layer.weak_method import WeakMethod
 
@@ -43,7 +47,6 @@ _KINDS: Final[Mapping[int, str]] = {
     **{id(function): "sigmoid" for function in _SIGMOID},
     **{id(function): "tanh" for function in _TANH},
 }
-_ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _FIRST_PASSES: Final = 2
 """Number of saved passes that are watched completely at first."""
 _EVERY_PASSES: Final = 20
@@ -91,7 +94,7 @@ class ActivationFunctions:
         self.stop()
         if self._observed.is_on or not torch.is_grad_enabled():
             return
-        if has_compiled_anything() or _has_fast_attention(model):
+        if has_compiled_anything() or any(map(is_fast_attention, model.modules())):
             return
         self._thread = threading.get_ident()
         self._known = self._callers.setdefault(model, _Callers())
@@ -157,8 +160,3 @@ class ActivationFunctions:
             pass  # the pass raised an exception that the script caught
         if not self._called:
             self._leave(has_failed=outputs is None)
-
-
-def _has_fast_attention(model: nn.Module) -> bool:
-    """Return whether attention layers may use their fast path, which a mode disables."""
-    return any(isinstance(m, _ATTENTION) and not m.training for m in model.modules())

@@ -8,21 +8,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from hook_layer.guard import FailureLog
 from hook_layer.process.tracebacks import hide_frame
+from hook_layer.pytorch.watched_functions import TENSOR_BACKWARD
 
-__all__ = ["CallObserver", "ObservedCalls", "has_compiled_anything"]
+__all__ = ["CallObserver", "ObservedCalls", "has_compiled_anything", "is_fast_attention"]
 
 CallObserver: TypeAlias = Callable[[Any, "tuple[Any, ...]", Mapping[str, Any], Any], None]
 """Called with a function, its positional and keyword arguments, and its result."""
 _CACHE: Final = "cached_backends"
 _OF_DEVICES: Final = "DeviceContext"
+_ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
 class ObservedCalls:
     """Reports the functions of torch that a thread calls between `begin` and `end`.
+
+    All that observe a thread share one mode.
 
     Args:
         observer: Called for each function; not for functions that these call, nor in compiled code.
@@ -35,11 +40,10 @@ class ObservedCalls:
         self._failures = failures
         self._part = part
         self._mode: _Mode | None = None
-        self._thread = 0
 
     @property
     def is_on(self) -> bool:
-        """Whether calls are reported, or the mode could not be removed yet."""
+        """Whether calls are reported."""
         return self._mode is not None
 
     def begin(self) -> bool:
@@ -48,41 +52,62 @@ class ObservedCalls:
         It does not under a mode of the script: where that ends, torch would remove ours instead.
         """
         self.end()
-        is_free = self._mode is None and not _has_other_modes()
-        if is_free and self._part not in self._failures.off:
-            self._thread = threading.get_ident()
-            self._mode = _Mode(self._observe)
-            self._mode.__enter__()  # type: ignore[no-untyped-call]
-        return self._mode is not None and not self._mode.is_over
+        mode = _of_thread.mode
+        is_free = not _has_other_modes() if mode is None else _is_innermost(mode)
+        if not is_free or self._part in self._failures.off:
+            return False
+        if mode is None:
+            mode = _of_thread.mode = _Mode()
+            mode.begin()
+        mode.observers = (*mode.observers, self._observe)
+        self._mode = mode
+        return True
 
     def _observe(self, *call: Any) -> None:
         try:
             self._observer(*call)
         except Exception as error:  # noqa: BLE001 - the script continues after any error
             self._failures.failed(self._part, error)
-            if self._mode is not None:
-                self._mode.is_over = True
+            self._leave()
+
+    def _leave(self) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.observers = tuple(each for each in mode.observers if each != self._observe)
 
     def end(self) -> None:
         """Stop reporting.
 
         The mode stays, without effect, in another thread and under a newer mode of the script.
         """
-        if self._mode is None:
-            return
-        self._mode.is_over = True
-        if self._thread == threading.get_ident() and _is_innermost(self._mode):
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._mode = None
+        self._leave()
+        mode = _of_thread.mode
+        if mode is not None and not mode.observers:
+            mode.end()
 
 
 class _Mode(TorchFunctionMode):
-    """Reports functions until it `is_over`."""
+    """Reports functions to its observers, until a backward pass begins.
 
-    def __init__(self, observer: CallObserver) -> None:
+    `Tensor.backward` must not be reported: torch puts a mode back after a function that removes it.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self._observer = observer
-        self.is_over = False
+        self.observers: tuple[Callable[..., None], ...] = ()
+        self._listening: Any = None
+
+    def begin(self) -> None:
+        """Report the functions of this thread."""
+        self.__enter__()  # type: ignore[no-untyped-call]
+        self._listening = TENSOR_BACKWARD.listen(self.end, is_before_call=True)
+
+    def end(self, *_: Any) -> None:
+        """Stop reporting, if this is the newest mode of the thread."""
+        if _of_thread.mode is self and _is_innermost(self):
+            self._listening.remove()
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            _of_thread.mode = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
@@ -91,9 +116,19 @@ class _Mode(TorchFunctionMode):
         except BaseException as error:
             hide_frame(error)
             raise
-        if not self.is_over and not torch.compiler.is_compiling():
-            self._observer(func, args, keywords, result)
+        if self.observers and not torch.compiler.is_compiling():
+            for observer in self.observers:
+                observer(func, args, keywords, result)
         return result
+
+
+class _OfThread(threading.local):
+    """The mode of a thread, while any call is observed in it."""
+
+    mode: _Mode | None = None
+
+
+_of_thread: Final = _OfThread()
 
 
 def _has_other_modes() -> bool:
@@ -107,6 +142,11 @@ def has_compiled_anything() -> bool:
     """Return whether torch.compile was used, ignoring functions that it must skip."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
+
+
+def is_fast_attention(module: nn.Module) -> bool:
+    """Return whether a module is attention that may use its fast path, which a mode disables."""
+    return isinstance(module, _ATTENTION) and not module.training
 
 
 def _is_innermost(mode: TorchFunctionMode) -> bool:

@@ -14,7 +14,14 @@ from hook_layer.capture.watched_functions import WatchedFunction
 from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch.calls import uncompiled
 
-__all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "call_after", "call_before_compiled"]
+__all__ = [
+    "BACKWARD",
+    "SCALER_SCALE",
+    "SCALER_STEP",
+    "TENSOR_BACKWARD",
+    "call_after",
+    "call_before_compiled",
+]
 
 
 class _TorchFunction(WatchedFunction):
@@ -31,6 +38,7 @@ class _TorchFunction(WatchedFunction):
 
 BACKWARD: Final = _TorchFunction(torch.autograd, "backward")
 """`torch.autograd.backward`, which `Tensor.backward` calls."""
+TENSOR_BACKWARD: Final = _TorchFunction(torch.Tensor, "backward")
 SCALER_SCALE: Final = _TorchFunction(GradScaler, "scale")
 SCALER_STEP: Final = _TorchFunction(GradScaler, "step")
 
