@@ -102,6 +102,7 @@ class CollectionManager(CollectionSet):
         num_workers: Number of workers that write.
         statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
         layers: What the layers of the model are, by name.
+        gradient_stops: Parameters without a gradient, by what stops it.
         version: Increases whenever changed collections are detected.
         counted: Containers whose number of elements shows a change of when anything is saved.
     """
@@ -118,6 +119,7 @@ class CollectionManager(CollectionSet):
     num_workers: int = 1
     statistics_only: bool = False
     layers: dict[str, LayerKind] = field(default_factory=dict)
+    gradient_stops: dict[str, tuple[str, ...]] = field(default_factory=dict)
     version: int = 0
     counted: tuple[Sized, ...] = ()
     _prepared_for: list[int] | None = None
@@ -217,6 +219,7 @@ class CollectionManager(CollectionSet):
             num_workers=self.num_workers,
             saved=sorted(self.include),
             layers=dict(self.layers),
+            gradient_stops=self.gradient_stops,
         )
 
     def _is_of_parameter(self, name: str) -> bool:

@@ -67,12 +67,14 @@ class CollectionsFile:
         saved: Names of the saved collections, even if they have no tensor; None if unknown, as in
             files of the original client.
         layers: What the layers of the model are, by name; empty if unknown.
+        gradient_stops: Parameters that get no gradient, by the operation that stops it, in words.
     """
 
     collections: dict[str, CollectionEntry]
     num_workers: int = 1
     saved: Sequence[str] | None = None
     layers: Mapping[str, LayerKind] = field(default_factory=dict)
+    gradient_stops: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -85,6 +87,8 @@ class CollectionsFile:
             meta["saved"] = sorted(self.saved)
         if self.layers:
             meta["layers"] = {name: vars(kind) for name, kind in sorted(self.layers.items())}
+        if self.gradient_stops:
+            meta["gradient_stops"] = {by: [*names] for by, names in self.gradient_stops.items()}
         content = {"collections": collections, "_meta": meta}
         return json.dumps(content).encode()
 
@@ -114,7 +118,9 @@ def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
         name: _layer(name, document.members(kind, f"_meta.layers.{name}"), document)
         for name, kind in document.members(meta.get("layers", {}), "_meta.layers").items()
     }
-    return CollectionsFile(collections, max(num_workers, 1), saved, layers)
+    stops = document.members(meta.get("gradient_stops", {}), "_meta.gradient_stops")
+    names = {text: document.texts(of, "_meta.gradient_stops") for text, of in stops.items()}
+    return CollectionsFile(collections, max(num_workers, 1), saved, layers, names)
 
 
 def _layer(name: str, members: dict[str, Any], document: Document) -> LayerKind:

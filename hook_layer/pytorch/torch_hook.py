@@ -8,6 +8,7 @@ from typing import cast
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.gradient_stops import GradientStops
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.losses import LossTracer
 from hook_layer.pytorch.modules import RegisteredModules
@@ -56,5 +57,6 @@ class TorchHook(BaseHook):
         # The parts subscribe to events in this order.
         self._torch_capture = TorchCapture(self, loop, source)
         self._losses = LossTracer(self, loop)
+        self._gradient_stops = GradientStops(self, loop)
         self.loop = TorchEvents(self, loop, ranks)
         self.trainer = TrainerDriver(self, loop, self.loop, self._losses)

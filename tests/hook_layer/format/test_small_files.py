@@ -37,6 +37,19 @@ def test_a_collections_file_comes_back() -> None:
     )
 
 
+def test_gradient_stops_come_back() -> None:
+    stops = {"`detach` at net.py:3, after Net_a": ("Net_a.weight", "Net_a.bias")}
+    back = parse_collections(CollectionsFile({}, gradient_stops=stops).encode(), file="f")
+    assert {text: tuple(names) for text, names in back.gradient_stops.items()} == stops
+
+
+@pytest.mark.parametrize("stops", ['["a"]', '{"a": "b"}', '{"a": [1]}', '{"a": null}'])
+def test_gradient_stops_of_another_form_are_refused(stops: str) -> None:
+    data = f'{{"collections": {{}}, "_meta": {{"gradient_stops": {stops}}}}}'.encode()
+    with pytest.raises(CollectionsFileError, match="gradient_stops"):
+        parse_collections(data, file="f")
+
+
 def test_the_originals_collections_file_is_read_and_written() -> None:
     data = (
         b'{"collections": {"default": {"name": "default", "include_regex": [], '

@@ -1,0 +1,295 @@
+"""Finds the operations that keep gradients from parameters, in the first saved steps of a run.
+
+An operation stops gradients if its result has no gradient although an argument has one (`detach`,
+`argmax`, a comparison, `torch.no_grad()`), or one that is zero by definition (`round`). It matters
+to parameters that the losses of these steps do not reach in another way.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from hook_layer.core.events import (
+    BackwardBegins,
+    ModelsRelease,
+    OptimizerBegins,
+    PassBegins,
+    PassEnds,
+    SavingPauses,
+    StepEnds,
+)
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.state import Part
+from hook_layer.pytorch import function_mode, own_hooks
+from hook_layer.pytorch.amp import parameters_of
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.function_mode import (
+    ObservedCalls,
+    has_compiled_anything,
+    is_fast_attention,
+)
+from hook_layer.pytorch.loop_state import LoopState
+
+__all__ = ["GradientStops"]
+
+_MAX_STEPS: Final = 2
+"""Observed saved steps: a loop may alternate between losses, or drop layers at random."""
+_MAX_NODES: Final = 20_000
+"""Maximum visited nodes of graphs in a step, about 20 ms: larger graphs are not explained."""
+_MAX_STOPS: Final = 64
+"""Maximum stops: a loop over rows may have thousands, which one message cannot name."""
+_PART: Final = "gradient stops"
+_ZERO: Final = frozenset(
+    f"{name}Backward{number}"
+    for name, numbers in (
+        *((name, (0, 1)) for name in ("Round", "Floor", "Ceil", "Trunc", "Sign", "Sgn")),
+        *((name, (0, 1, 2, 3)) for name in ("Bernoulli", "Normal", "Poisson")),
+        ("Div", (2, 3)),  # with a rounding mode
+    )
+    for number in numbers
+)
+"""Nodes whose gradient is zero for all inputs."""
+_LEAF: Final = "AccumulateGrad"
+_OF_SHAPE: Final = re.compile(r"^(new_|is)|(_like|_as)$|^(grad|backward|requires_grad_)$")
+"""Functions that use only the shape of an argument, check it, or return its gradient."""
+_INTO_PYTHON: Final = frozenset(("item", "tolist", "numpy", "__float__", "__int__", "__array__"))
+_OURS: Final = str(Path(__file__).parents[1])
+_OBSERVERS: Final = (__file__, function_mode.__file__)
+_TORCH: Final = str(Path(torch.__file__).parent)
+_CHECKPOINT: Final = str(Path("utils", "checkpoint.py"))
+
+
+class _Stop(NamedTuple):
+    """An operation that stops gradients.
+
+    Attributes:
+        text: What it is, and its line in the script.
+        layer: Id of a parameter of the layer before it; None: it is within layers.
+        is_zero: Whether the gradient is zero, not absent.
+    """
+
+    text: str
+    layer: int | None
+    is_zero: bool
+
+
+class GradientStops(Part):
+    """Finds what keeps gradients from parameters, and records it in the collections file."""
+
+    def __init__(self, hook: BaseHook, loop: LoopState) -> None:
+        super().__init__(hook.state)
+        self._loop = loop
+        self._manager = hook.collector.manager
+        self._observed = ObservedCalls(self._on_call, hook.failures, _PART)
+        self._handles: tuple[Any, ...] = ()
+        self._paused: nn.Module | None = None
+        self._num_steps = self._num_nodes = 0
+        self._is_in_step = False
+        self._stops: dict[_Stop, dict[int, None]] = {}  # ids of the parameters before each
+        self._reached: set[int] = set()
+        self._used: set[_Stop] = set()  # by losses
+        self._derived: dict[int, tuple[ReferenceType[Tensor], frozenset[_Stop]]] = {}
+        subscribe = self.events.subscribe
+        subscribe(PassBegins, self._on_pass_begins, _PART)
+        subscribe(PassEnds, self._on_pass_ends, _PART)
+        subscribe(BackwardBegins, self._on_backward_begins, _PART)
+        subscribe(OptimizerBegins, self._on_optimizer_begins, _PART)
+        subscribe(StepEnds, self._on_step_ends, _PART)
+        subscribe(SavingPauses, self._on_saving_pauses, _PART)
+        subscribe(ModelsRelease, self._on_release, _PART)
+
+    # Events --------------------------------------------------------------------------------------
+
+    def _on_pass_begins(self, event: PassBegins) -> None:
+        is_over = self._num_steps >= _MAX_STEPS or not self._loop.modes.is_training
+        if is_over or self._observed.is_on:
+            return
+        self._end()
+        is_hidden = has_compiled_anything() or is_fast_attention(event.model)
+        if not is_hidden and self._observed.begin():
+            self._is_in_step = True
+            self._handles = (
+                own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
+                own_hooks.register(
+                    register_module_forward_hook, self._on_module_ends, always_call=True
+                ),
+            )
+
+    def _on_pass_ends(self, event: PassEnds) -> None:
+        if event.outputs is None:  # it raised an exception
+            self._end()
+
+    def _on_backward_begins(self, event: BackwardBegins) -> None:
+        self._end()
+        if self._is_in_step:
+            roots = tensors_in(event.roots[:1])
+            self._used.update(*map(self._stops_before, roots))
+            self._reached.update(self._parameters_before(map(_node_of, roots)))
+
+    def _on_optimizer_begins(self, event: OptimizerBegins) -> None:
+        """Note which parameters have a gradient: graphs within custom functions are not visible."""
+        self._end()
+        if self._is_in_step:
+            zero = {at for stop, before in self._stops.items() if stop.is_zero for at in before}
+            got = {id(p) for p in parameters_of(event.optimizer) if p.grad is not None}
+            self._reached |= got - zero
+
+    def _on_step_ends(self, _: StepEnds) -> None:
+        self._end()
+        if not self._is_in_step:
+            return
+        is_too_large = self._num_nodes > _MAX_NODES
+        self._manager.gradient_stops = {} if is_too_large else self._found()
+        self._is_in_step, self._num_nodes = False, 0
+        self._num_steps = _MAX_STEPS if is_too_large else self._num_steps + 1
+        if self._num_steps == _MAX_STEPS:
+            self._forget()
+        self._derived = {at: known for at, known in self._derived.items() if known[0]() is not None}
+
+    def _on_saving_pauses(self, _: SavingPauses) -> None:
+        self._end()
+
+    def _on_release(self, event: ModelsRelease) -> None:
+        self._end()
+        self._forget()
+        self._is_in_step, self._num_nodes = False, 0
+        if event.is_final:
+            self._num_steps = 0
+
+    def _end(self) -> None:
+        self._observed.end()
+        self._paused = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
+
+    def _forget(self) -> None:
+        for known in (self._stops, self._reached, self._used, self._derived):
+            known.clear()
+
+    def _on_module_begins(self, module: nn.Module, _: Any) -> None:
+        if self._observed.is_on and is_fast_attention(module):
+            self._paused = module
+            self._observed.end()
+
+    def _on_module_ends(self, module: nn.Module, _: Any, __: Any) -> None:
+        if module is self._paused:
+            self._paused = None
+            self._observed.begin()
+
+    # Operations ----------------------------------------------------------------------------------
+
+    def _on_call(
+        self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
+    ) -> None:
+        given, results = tensors_in((*args, *keywords.values())), tensors_in(result)
+        name = _name_of(function)
+        if name == "__setitem__":
+            results = given[:1]
+        before = frozenset[_Stop]().union(*map(self._stops_before, given))
+        has_gradient = any(tensor.requires_grad for tensor in given)
+        if has_gradient and name in _INTO_PYTHON:
+            self._add(name, given)
+        known = {id(tensor) for tensor in given}
+        for tensor in results:
+            node, is_new = tensor.grad_fn, id(tensor) not in known
+            stops = before
+            if has_gradient and is_new and node is None:
+                stops = before | self._add(name, given)
+            elif _is_zero(node) and (is_new or name.endswith("_")):
+                stops = before | self._add(name, given, node)
+            if stops and not isinstance(tensor, nn.Parameter):
+                self._derived[id(tensor)] = ref(tensor), stops
+
+    def _add(self, name: str, given: list[Tensor], zero: Any = None) -> frozenset[_Stop]:
+        """Add a stop, and return it, unless only the shape of its arguments is used."""
+        text = "" if _OF_SHAPE.search(name) else _described(name)
+        if not text or len(self._stops) >= _MAX_STOPS:
+            return frozenset()
+        nodes = map(_node_of, given) if zero is None else (node for node, _ in zero.next_functions)
+        before = self._parameters_before(nodes)
+        is_within = not torch.is_grad_enabled()
+        stop = _Stop(text, None if is_within else next(iter(before), None), zero is not None)
+        self._stops.setdefault(stop, {}).update(before)
+        return frozenset((stop,))
+
+    def _stops_before(self, tensor: Tensor) -> frozenset[_Stop]:
+        """Return the stops that a tensor was computed from."""
+        known = self._derived.get(id(tensor))
+        return frozenset() if known is None or known[0]() is not tensor else known[1]
+
+    def _parameters_before(self, nodes: Iterable[Any]) -> dict[int, None]:
+        """Return the ids of parameters that get a gradient through nodes, nearest first."""
+        found: dict[int, None] = {}
+        waiting = deque(dict.fromkeys(nodes))
+        seen = set(waiting)  # nodes, because ids of released ones are used again
+        while waiting and self._num_nodes <= _MAX_NODES:
+            node = waiting.popleft()
+            self._num_nodes += 1
+            if isinstance(node, Tensor):
+                found[id(node)] = None
+            elif node is not None and node.name().endswith(_LEAF):
+                found[id(node.variable)] = None
+            elif node is not None and not _is_zero(node):
+                following = [before for before, _ in node.next_functions if before not in seen]
+                seen.update(following)
+                waiting.extend(following)
+        return found
+
+    def _found(self) -> dict[str, tuple[str, ...]]:
+        """Return the parameters that no loss reaches, by what stops their gradients."""
+        names = {id(p): name for name, p in self._loop.registered.all_named_parameters()}
+        found: dict[str, tuple[str, ...]] = {}
+        done = {*self._reached}
+        for stop, before in sorted(self._stops.items(), key=lambda stop: stop[0] not in self._used):
+            own = tuple(names[at] for at in before if at in names and at not in done)
+            done.update(before)
+            layer = "" if stop.layer is None else names.get(stop.layer, "").rpartition(".")[0]
+            text = stop.text + (f", after {layer}" if layer else "")
+            if own:
+                found[text] = found.get(text, ()) + own
+        return found
+
+
+def _name_of(function: Any) -> str:
+    """Return the name of a function, or that of the attribute that it returns."""
+    name: str = getattr(function, "__name__", "")
+    attribute: str = getattr(getattr(function, "__self__", None), "__name__", "")
+    return attribute if name == "__get__" else name
+
+
+def _node_of(tensor: Tensor) -> Any:
+    """Return what a graph has of a tensor: its node, itself as a leaf, or None."""
+    return (tensor.grad_fn or tensor) if tensor.requires_grad else None
+
+
+def _is_zero(node: Any) -> bool:
+    is_zero = node is not None and node.name() in _ZERO
+    return is_zero and getattr(node, "_saved_rounding_mode", "") is not None
+
+
+def _described(name: str) -> str:
+    """Return a stop in words, with the line of the script that calls it; "" for a call of ours."""
+    frame, is_checkpoint = sys._getframe(), False  # noqa: SLF001 - no public way
+    while frame.f_back and frame.f_code.co_filename in _OBSERVERS:
+        frame = frame.f_back
+    while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
+        is_checkpoint |= frame.f_code.co_filename.endswith(_CHECKPOINT)
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    if str(path).startswith(_OURS):
+        return ""
+    place = f"at {path.name}:{frame.f_lineno}"
+    if is_checkpoint:
+        return f"a reentrant checkpoint {place}, whose inputs need no gradient"
+    return f"`{name.strip('_')}` {place}" if torch.is_grad_enabled() else f"torch.no_grad() {place}"
