@@ -40,6 +40,7 @@ class Evidence(JsonRecord):
         count: Number of steps with a finding so far.
         mode_step: The step's number within its mode; None if unknown.
         rule: Class name of the rule; None in findings of earlier versions.
+        stopped_by: What keeps a gradient from the tensor; None if unknown.
     """
 
     step: int
@@ -56,6 +57,7 @@ class Evidence(JsonRecord):
     count: int = 1
     mode_step: int | None = None
     rule: str | None = None
+    stopped_by: str | None = None
 
     def __post_init__(self) -> None:
         for member in fields(self):

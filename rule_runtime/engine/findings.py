@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.outcome import Evidence, IssueFound
@@ -31,15 +32,19 @@ def finding(
     message: str,
     *,
     remedy: str = "",
+    stopped_by: str | None = None,
 ) -> IssueFound:
     """Return a finding in one row: the rows, and its position.
 
     `measured` is the name of the measure, its value and the threshold. The message follows the
     tensor's name and a colon. The default remedy is the section `What to try` of the rule.
+    `stopped_by` is what keeps a gradient from the tensor, if known.
     """
     rows, at = row
     tensor = rows.names[at], rows.workers[at]
-    return issue(step, tensor, measured, message, remedy or what_to_try(rule))
+    message += f"; gradients are stopped by {stopped_by}" if stopped_by else ""
+    found = issue(step, tensor, measured, message, remedy or what_to_try(rule))
+    return IssueFound(replace(found.evidence, stopped_by=stopped_by))
 
 
 def issue(

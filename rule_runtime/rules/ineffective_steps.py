@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 from rule_runtime.detectors.streak import streak
@@ -10,6 +11,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.gradient_stops import stopped_by
 from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import are_identical
@@ -95,7 +97,10 @@ class IneffectiveSteps(Rule):
             return Passed(has_decided=num_trees is not None)
         value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
         text = f"optimizer_steps/{cause}: {message.format(value)}"
-        return IssueFound(text, measure=cause, value=value, threshold=limit, remedy=remedy)
+        stop = stopped_by(step) if cause == "without_gradient" else None
+        text += f"; gradients are stopped by {stop}" if stop else ""
+        found = IssueFound(text, measure=cause, value=value, threshold=limit, remedy=remedy)
+        return IssueFound(replace(found.evidence, stopped_by=stop))
 
     def _cause(self, step: StepView, memory: Memory) -> tuple[str | None, int]:
         """Return the count that explains why steps have no effect, None without any; its limit."""

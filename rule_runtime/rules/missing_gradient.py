@@ -15,6 +15,7 @@ from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.gradient_names import declared_parameters
+from rule_runtime.facts.gradient_stops import stopped_by
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.parameters import (
     ENOUGH,
@@ -89,7 +90,8 @@ class MissingGradient(Rule):
         message = f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
         message += f"{len(weights)} weights"
         measured = ("saved_steps_without_gradient", int(streaks[at]), self.patience)
-        return finding(self, step, (weights, at), measured, message)
+        cause = stopped_by(step, weights.names[at], weights.workers[at])
+        return finding(self, step, (weights, at), measured, message, stopped_by=cause)
 
     def _is_cut_off(
         self,

@@ -12,6 +12,7 @@ from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.gradient_stops import stopped_by
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.parameters import Gradients
@@ -74,7 +75,9 @@ class VanishingGradient(Rule):
         at, where = _vanishing_layer(step, rows.workers[at], found) or (at, "")
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}{where}"
-        return finding(self, step, (rows, at), ("abs_mean", sizes[at], self.threshold), message)
+        measured = ("abs_mean", sizes[at], self.threshold)
+        cause = stopped_by(step, gradients.owners[at] or rows.names[at], rows.workers[at])
+        return finding(self, step, (rows, at), measured, message, stopped_by=cause)
 
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
         """Return which gradients have vanished at this step [G]."""

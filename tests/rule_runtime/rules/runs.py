@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from hook_layer.format.collections_file import parse_collections
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import collections_key
 from hook_layer.format.reductions import reduction_tensor_name
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.engine.rule import Rule
@@ -38,6 +41,14 @@ def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
     for saved in steps:
         trial.step(saved.step, saved.tensors, mode=saved.mode, mode_step=saved.mode_step)
     return trial
+
+
+def write_gradient_stops(trial: TrialBuilder, stops: Mapping[str, tuple[str, ...]]) -> None:
+    """Write a collections file in which these operations stop the gradients of parameters."""
+    trial.collections()
+    key = collections_key("worker_0")
+    file = parse_collections(trial.store.get(key), file=key)
+    trial.store.put(key, replace(file, gradient_stops=stops).encode())
 
 
 def found_at(rule: Rule, trial: TrialBuilder) -> list[int]:

@@ -11,7 +11,7 @@ from rule_runtime.rules.ineffective_steps import IneffectiveSteps
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
 from tests.rule_runtime.outcomes import evidence_of, make_run
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, write_gradient_stops
 
 STEPS = range(0, 120, 10)
 
@@ -51,6 +51,18 @@ def test_steps_without_gradients_are_found_once_no_weight_changes() -> None:
     # An optimizer of its own may need no gradients.
     moving = run_of(lambda step: {"skipped": 0, "without_gradient": step + 1}, weight=float)
     assert not found_at(IneffectiveSteps(), moving)
+
+
+def test_names_what_stops_most_gradients() -> None:
+    trial = run_of(lambda step: {"skipped": 0, "without_gradient": step + 1})
+    write_gradient_stops(trial, {"`detach`": ("Net_a.bias",), "`argmax`": ("Net_a", "Net_b")})
+    first = next(o for o in trial.outcomes(IneffectiveSteps()) if isinstance(o, IssueFound))
+    assert first.evidence.stopped_by == "`argmax`"
+    assert first.evidence.sentence.endswith("; gradients are stopped by `argmax`")
+    skipped = run_of(lambda step: {"skipped": step, "loss_scale": 0.5})
+    write_gradient_stops(skipped, {"`argmax`": ("Net_a.weight",)})
+    first = next(o for o in skipped.outcomes(IneffectiveSteps()) if isinstance(o, IssueFound))
+    assert "argmax" not in first.evidence.sentence
 
 
 def test_an_optimizer_of_other_parameters_is_named_as_the_cause() -> None:

@@ -13,7 +13,7 @@ from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
 from tests.rule_runtime.outcomes import first_finding, make_run, reason_of
-from tests.rule_runtime.rules.runs import found_at, with_maxima
+from tests.rule_runtime.rules.runs import found_at, with_maxima, write_gradient_stops
 
 
 class TestMissingGradientContract(RuleContract):
@@ -42,6 +42,26 @@ def test_fires_for_a_weight_without_a_gradient() -> None:
     assert found.tensor == "Net_a.weight"
     message = "has had no gradient for 10 saved steps, as 1 of 2 weights"
     assert found.sentence == f"Net_a.weight: {message}"
+
+
+def test_names_what_stops_the_gradient() -> None:
+    stop = "`detach` at net.py:3, after Net_a"
+    for stops in ({stop: ("Net_a.weight",)}, {stop: ("Net_a.weight",), "`gt`": ("Net_b.weight",)}):
+        trial = run(b=1.0)
+        write_gradient_stops(trial, stops)
+        found = first_finding(MissingGradient(), trial)
+        assert found.stopped_by == stop
+        assert found.sentence.endswith(f"; gradients are stopped by {stop}")
+    write_gradient_stops(trial, {"`gt`": ("Net_b.weight",)})
+    found = first_finding(MissingGradient(), trial)
+    assert found.stopped_by is None
+    assert "stopped" not in found.sentence
+
+
+def test_a_stop_alone_is_no_finding() -> None:
+    trial = run(a=1.0, b=1.0)
+    write_gradient_stops(trial, {"`detach`": ("Net_a.weight",)})
+    assert not found_at(MissingGradient(), trial)
 
 
 def test_any_number_of_other_weights_may_learn() -> None:

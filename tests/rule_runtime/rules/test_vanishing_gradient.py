@@ -10,7 +10,7 @@ from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
 from tests.rule_runtime.outcomes import evidence_of, letters, make_run
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, write_gradient_stops
 from tests.tables import table
 
 
@@ -42,6 +42,14 @@ def test_fires_on_the_smallest_gradient_and_says_so() -> None:
     assert evidence.threshold == 1e-7
     assert evidence.sentence == "gradient/b: mean(|g|) 2e-09 < 1e-07"
     assert (evidence.mode, evidence.worker) == ("TRAIN", "worker_0")
+
+
+def test_names_the_operation_whose_gradient_is_zero() -> None:
+    trial = make_run({"Net_a.weight": np.ones(8), "gradient/Net_a.weight": np.zeros(8)})
+    write_gradient_stops(trial, {"`round` at net.py:3, after Net_a": ("Net_a.weight",)})
+    evidence = evidence_of(trial.outcomes(VanishingGradient())[0])
+    assert evidence.stopped_by == "`round` at net.py:3, after Net_a"
+    assert evidence.sentence.endswith(f"; gradients are stopped by {evidence.stopped_by}")
 
 
 @table(
