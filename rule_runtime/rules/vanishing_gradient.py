@@ -76,7 +76,8 @@ class VanishingGradient(Rule):
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}{where}"
         measured = ("abs_mean", sizes[at], self.threshold)
-        cause = stopped_by(step, gradients.owners[at] or rows.names[at], rows.workers[at])
+        owner = gradients.owners[at] or rows.names[at]
+        cause = None if sizes[at] else stopped_by(step, owner, rows.workers[at])
         return finding(self, step, (rows, at), measured, message, stopped_by=cause)
 
     def _vanished(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:

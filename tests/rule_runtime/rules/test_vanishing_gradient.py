@@ -50,6 +50,9 @@ def test_names_the_operation_whose_gradient_is_zero() -> None:
     evidence = evidence_of(trial.outcomes(VanishingGradient())[0])
     assert evidence.stopped_by == "`round` at net.py:3, after Net_a"
     assert evidence.sentence.endswith(f"; gradients are stopped by {evidence.stopped_by}")
+    trial = make_run({"Net_a.weight": np.ones(8), "gradient/Net_a.weight": np.full(8, 1e-9)})
+    write_gradient_stops(trial, {"`detach` at net.py:3, after Net_a": ("Net_a.weight",)})
+    assert evidence_of(trial.outcomes(VanishingGradient())[0]).stopped_by is None
 
 
 @table(
