@@ -52,7 +52,7 @@ _PART: Final = "gradient stops"
 _ZERO: Final = frozenset(
     f"{name}Backward{number}"
     for name, numbers in (
-        *((name, (0, 1)) for name in ("Round", "Floor", "Ceil", "Trunc", "Sign", "Sgn")),
+        *((name, (0, 1)) for name in ("Round", "Floor", "Ceil", "Trunc", "Sign")),
         *((name, (0, 1, 2, 3)) for name in ("Bernoulli", "Normal", "Poisson")),
         ("Div", (2, 3)),  # with a rounding mode
     )

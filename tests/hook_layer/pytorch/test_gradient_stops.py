@@ -116,6 +116,22 @@ def test_what_stops_gradients_is_named_with_its_line(trial: WrittenTrial, name: 
     assert stop[0].endswith(", after Net_encoder") is not is_within
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(torch.round, torch.floor, torch.ceil, torch.trunc, torch.sign, torch.bernoulli),
+        *(torch.poisson, lambda x: torch.round(x, decimals=1), lambda x: torch.normal(0.0, x)),
+        *(lambda x: torch.normal(x, x), lambda x: torch.div(x, x, rounding_mode="trunc")),
+    ],
+)
+def test_operations_with_a_gradient_of_zero_have_one(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.rand(8, requires_grad=True)
+    outputs = function(x)
+    assert outputs.grad_fn is not None
+    assert outputs.grad_fn.name() in gradient_stops._ZERO
+    assert not torch.autograd.grad(outputs.sum(), x)[0].any()
+
+
 class Straight(torch.autograd.Function):
     """Rounds, and passes gradients through."""
 
