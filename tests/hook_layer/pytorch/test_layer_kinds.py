@@ -10,7 +10,7 @@ from torch import nn
 
 from hook_layer.format.collections_file import LayerKind
 from hook_layer.pytorch import Hook
-from hook_layer.pytorch.collections import layer_kind
+from hook_layer.pytorch.collections import layer_kinds
 from hook_layer.testing.written_trial import WrittenTrial
 
 
@@ -34,13 +34,18 @@ class Own(nn.Tanh):
 def test_the_activation_of_a_module_is_known_by_its_class(
     module: nn.Module, activation: str
 ) -> None:
-    assert layer_kind(module) == LayerKind(type(module).__name__, activation)
+    expected = {"x": LayerKind(type(module).__name__, activation)} if activation else {}
+    assert layer_kinds({module: "x"}) == expected
 
 
-def test_modules_with_a_known_activation_are_in_the_collections_file(tmp_path: Path) -> None:
+def test_activations_and_dropout_are_in_the_collections_file(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.Dropout(), nn.Tanh())
     with Hook(str(tmp_path), include_collections=["losses"]) as hook:
         hook.register_module(model)
         nn.functional.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 3)).backward()
     layers = WrittenTrial(str(tmp_path)).collections().layers
-    assert layers == {"0": LayerKind("Linear", "linear"), "2": LayerKind("Tanh", "tanh")}
+    assert layers == {
+        "0": LayerKind("Linear", "linear"),
+        "1": LayerKind("Dropout"),
+        "2": LayerKind("Tanh", "tanh"),
+    }
