@@ -28,7 +28,7 @@ from rule_runtime.cli.options import (
     progress,
 )
 from rule_runtime.cli.output import FEW_RULES, verdicts_table
-from rule_runtime.cli.summary import Summary, coverage_line
+from rule_runtime.cli.summary import Summary, coverage_line, diagnosis_text
 from rule_runtime.cli.tables import harmless
 from rule_runtime.configuration.applicability import applies
 from rule_runtime.engine.outcome import RuleStatus, counted
@@ -333,10 +333,10 @@ def _print_verdicts(
 
 def _table(run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool) -> RenderableType:
     """Return a table of verdicts; one of several runs without a finding gets a single line."""
+    table, diagnosis = verdicts_table(run.states, _unfit(run, chosen)), run.diagnosis
+    parts = [table] if diagnosis is None else [diagnosis_text(diagnosis), table]
     if is_alone:
-        return verdicts_table(run.states, _unfit(run, chosen))
+        return Group(*parts)
     found = [state for state in run.states.values() if state.status is RuleStatus.ISSUES_FOUND]
     heading = f"{run.name}: {counted(len(found), 'issue')}" if found else f"{run.name}: no issue"
-    if not found:
-        return Text(heading)
-    return Group(Text(heading), verdicts_table(run.states, _unfit(run, chosen)))
+    return Group(Text(heading), *parts) if found else Text(heading)

@@ -17,7 +17,7 @@ from rule_runtime.engine.outcome import RuleStatus, counted, status_details, wit
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
-__all__ = ["Summary", "coverage_line", "has_problem"]
+__all__ = ["Summary", "coverage_line", "diagnosis_text", "has_problem"]
 
 _MAX_LINES: Final = 11
 """Maximum lines of all findings together: 15 with the lines that follow."""
@@ -125,6 +125,17 @@ def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | 
         yield _line("", other), 3
     for symptom in diagnosis.others:
         yield _line("also: ", finding_line(symptom)), 2
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> Text:
+    """Return the cause and the change, whole."""
+    first = diagnosis.explanations[0]
+    lines = [
+        _line("", headline(diagnosis), "bold red"),
+        _line("Change: ", first.change, "bold"),
+        _line("", alternative(diagnosis)),
+    ]
+    return Text("\n").join(line for line in lines if line.plain)
 
 
 def _line(prefix: str, text: str, style: str = "") -> Text:

@@ -153,14 +153,14 @@ CAUSES: Final = (
     # Optimizer
     Cause(
         "wrong_parameters",
-        "The optimizer does not train the model",
+        "The optimizer does not train all of the model",
         ("IneffectiveSteps.of_other_parameters", "DeadOptimizer", "UnchangedTensor"),
         (*_NOT_LEARNING, "WeightUpdateRatio", "LearningRateTooLow"),
     ),
     Cause(
         "learning_rate_too_high",
         "The learning rate is too high",
-        ("LearningRateTooHigh", "LossDiverging", "OscillatingLoss", "LossSpike"),
+        ("LearningRateTooHigh",),
         ("WeightUpdateRatio", *_ANY_STEP),
         "Lower the learning rate tenfold, or raise it over the first steps.",
     ),
@@ -183,7 +183,13 @@ CAUSES: Final = (
     Cause(
         "initial_scale",
         "The initial weights have the wrong scale",
-        ("PoorWeightInitialization", "InitialLossMismatch"),
+        ("PoorWeightInitialization",),
+        ("InitialLossMismatch", "TrainingLoop.clipped", *_ANY_STEP, *_NO_UPDATE),
+    ),
+    Cause(
+        "large_initial_loss",
+        "The first loss is far above that of a guess",
+        ("InitialLossMismatch",),
         ("TrainingLoop.clipped", *_ANY_STEP, *_NO_UPDATE),
     ),
     Cause(
@@ -217,11 +223,13 @@ CAUSES: Final = (
         ("MissingGradient", *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
     ),
     Cause(
-        "exploding_gradient",
-        "Gradients explode",
-        ("GradientNormExplosion", "ExplodingTensor"),
+        "diverging",
+        "The training diverges",
+        ("LossDiverging", "OscillatingLoss", "GradientNormExplosion", "ExplodingTensor"),
         (*_UNSTABLE, *_NOT_LEARNING),
+        "Lower the learning rate tenfold, or clip gradients.",
     ),
+    Cause("loss_spikes", "The loss jumps at a few steps", ("LossSpike",), ("NonFinite",)),
     # Precision
     Cause(
         "not_finite",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rule_runtime.diagnosis.causes import CAUSES, Cause
 from rule_runtime.engine.evidence import Evidence
@@ -72,6 +72,22 @@ class Diagnosis:
 
     explanations: tuple[Explanation, ...]
     others: tuple[Symptom, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the first cause with its findings, and the names of the other causes."""
+        first, *further = self.explanations
+        shown = first.shown_by.evidence
+        return {
+            "Cause": first.cause.name,
+            "Title": first.cause.title,
+            "Step": shown.first_step,
+            "Tensor": shown.tensor,
+            "Worker": shown.worker,
+            "Change": first.change,
+            "Explains": [symptom.name for symptom in first.symptoms],
+            "OtherCauses": [one.cause.name for one in further],
+            "OtherFindings": [symptom.name for symptom in self.others],
+        }
 
 
 def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:

@@ -20,14 +20,15 @@ def verdicts_json(
 ) -> str:
     """Return verdicts as a JSON list, with the training API's names where they exist.
 
-    Each verdict names its run (`Run`) if the run belongs to a session. Required rules are not
-    marked.
+    Each verdict names its run (`Run`) if the run belongs to a session, and has the diagnosis of the
+    run. Required rules are not marked.
     """
     return json.dumps([verdict for run in runs for verdict in _verdicts(run)], indent=2)
 
 
 def _verdicts(run: RunVerdicts) -> list[dict[str, Any]]:
     in_session = {"Run": run.name} if run.name else {}
+    diagnosis = run.diagnosis
     return [
         {
             **in_session,
@@ -36,6 +37,7 @@ def _verdicts(run: RunVerdicts) -> list[dict[str, Any]]:
             "StatusDetails": status_details(name, state),
             "Evidence": None if state.evidence is None else state.evidence.to_json(),
             "Counts": state.counts.to_json(),
+            "Diagnosis": None if diagnosis is None else diagnosis.to_json(),
         }
         for name, state in run.states.items()
     ]
