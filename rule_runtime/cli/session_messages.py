@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.watched_script import ProcessEnd
@@ -36,6 +38,7 @@ class SessionMessages:
         self._console = console
         self._notifier = None if notify_url is None else Notifier(notify_url, self._problem)
         self._found: dict[tuple[str, str], None] = {}  # by run and rule, in order
+        self._diagnoses: dict[str, Diagnosis] = {}  # by run
         self._begun_again: set[str] = set()
         self._stopped_by: str | None = None
         self._said_that_it_continues = False
@@ -49,6 +52,7 @@ class SessionMessages:
                 if state.status is RuleStatus.ISSUES_FOUND and is_new:
                     self._found[run.run.name, name] = None
                     self._report(run.run.name if len(runs) > 1 else "", name, state)
+            self._report_cause(run, of_run=f"{run.run.name}: " if len(runs) > 1 else "")
         if stopped_by is not None and self._stopped_by is None:
             self._stopped_by = stopped_by
             self.line(f"stop requested by {stopped_by}")
@@ -71,6 +75,17 @@ class SessionMessages:
         self._send(f"{of_run}{name} found an issue: {details}", name, "IssuesFound", step, details)
         self._say_that_it_continues(name)
 
+    def _report_cause(self, run: JudgedRun, *, of_run: str) -> None:
+        """Print the cause of the findings so far, when it is new or another one."""
+        before = self._diagnoses.get(run.run.name)
+        named = "" if before is None else before.explanations[0].cause.name
+        found = {name: state.evidence for name, state in run.states.items()}
+        diagnosis = diagnose(symptoms_of(found), before=named)
+        if diagnosis is not None:
+            self._diagnoses[run.run.name] = diagnosis
+            if diagnosis.explanations[0].cause.name != named:
+                self.line(f"{of_run}{headline(diagnosis)}", style="bold red")
+
     def end(self, end: ProcessEnd) -> None:
         """Send the result of the command."""
         if end.passed_on is not None:
@@ -85,6 +100,10 @@ class SessionMessages:
             status, details = "Completed", "the training has ended"
         found = ", ".join(dict.fromkeys(rule for _, rule in self._found)) or "none"
         details = f"{details}; rules that found issues: {found}"
+        for name, diagnosis in self._diagnoses.items():
+            of_run = f"{name}: " if len(self._diagnoses) > 1 else ""
+            change = diagnosis.explanations[0].change
+            details += f"\n{of_run}{headline(diagnosis)}. Change: {change}"
         self._send(details, None, status, None, details)
 
     def broke_off(self, error: BaseException) -> None:

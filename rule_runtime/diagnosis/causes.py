@@ -76,7 +76,7 @@ CAUSES: Final = (
     Cause(
         "sorted_labels",
         "Batches have rows of one class",
-        ("LabelDegenerate",),
+        ("LabelDegenerate.share_of_batches_of_one_class",),
         ("ClassImbalance", "OscillatingLoss", *_NOT_LEARNING, *_GENERALISATION),
     ),
     Cause(
@@ -91,6 +91,7 @@ CAUSES: Final = (
         ("SuspiciouslyGood", "FeatureImportanceOverweight"),
         _GENERALISATION,
     ),
+    Cause("padding", "Most tokens are padding", ("NLPSequenceRatio",)),
     # Outputs and loss
     Cause(
         "wrong_loss_formula",
@@ -160,7 +161,7 @@ CAUSES: Final = (
     Cause(
         "learning_rate_too_high",
         "The learning rate is too high",
-        ("LearningRateTooHigh",),
+        ("LearningRateTooHigh", "NonFinite.growth"),
         ("WeightUpdateRatio", *_ANY_STEP),
         "Lower the learning rate tenfold, or raise it over the first steps.",
     ),
@@ -174,7 +175,7 @@ CAUSES: Final = (
     Cause(
         "constant_initial_weights",
         "The units of a layer begin with equal weights",
-        ("PoorWeightInitialization.initial_value",),
+        ("PoorWeightInitialization.initial_value", "TensorVariance"),
         (
             *("InitialLossMismatch", *_INACTIVE_UNITS, *_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE),
             *_GENERALISATION,
@@ -221,6 +222,7 @@ CAUSES: Final = (
         "Gradients vanish on the way to the first layers",
         ("VanishingGradient",),
         ("MissingGradient", *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        "Use ReLU or GELU between the layers, with normalisation or residual connections.",
     ),
     Cause(
         "diverging",

@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.reconciler import Reconciler
@@ -106,16 +108,20 @@ class LiveJudge:
         """The reason for a stop; None if no finding requires one."""
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
-                evidence = state.evidence
+                evidence, diagnosis = state.evidence, self._diagnosis()
+                cause = "" if diagnosis is None else f"{headline(diagnosis)}; "
                 now = datetime.fromtimestamp(self._clock(), timezone.utc)
                 return StopFile(
-                    reason=name if evidence is None else f"{name}: {evidence.sentence}",
+                    reason=cause + (name if evidence is None else f"{name}: {evidence.sentence}"),
                     requested_at=now.isoformat(timespec="seconds"),
                     run_id=self._run,
                     rule_configuration_name=name,
                     evidence=None if evidence is None else evidence.to_json(),
                 )
         return None
+
+    def _diagnosis(self) -> Diagnosis | None:
+        return diagnose(symptoms_of({name: of.evidence for name, of in self.states.items()}))
 
     def ask_to_stop(self, request: StopFile) -> bool:
         """Request a stop of this run's training once; return whether this call requested it."""

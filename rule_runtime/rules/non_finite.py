@@ -46,6 +46,7 @@ _IGNORED: Final = (
     "Check how labels and padding are made: -100 marks what must not count. Skip batches without "
     "any other label."
 )
+_TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold, or clip gradients."
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -61,8 +62,12 @@ class NonFinite(Rule):
         * gradients that no optimizer used, up to `patience` steps in a row;
         * one of several losses alone, while the gradients are finite.
 
+    If the largest weight grew `max_growth` times between the saved steps before, the finding says
+    so: an update was too large.
+
     Parameters:
         patience: Number of consecutive skipped steps that is reported.
+        max_growth: Growth of the largest weight between two saved steps.
 
     What to try:
         Follow the remedy of the finding: it depends on which tensor was the first.
@@ -71,11 +76,18 @@ class NonFinite(Rule):
     # The default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
 
+    max_growth: Annotated[float, AtLeast(1), Unit("times")] = 100.0
+
     collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
 
-    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Find the first non-finite tensor."""
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Find the first non-finite tensor.
+
+        Memory: `largest`: largest finite weight of the latest saved step; `growth`: its ratio to
+        that of the step before.
+        """
         phases = list(_phases(step))
+        _note_growth(step, memory)
         if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
         bad = [(phase, rows, at) for phase, rows in phases for at in _not_finite(phase, rows)]
@@ -90,10 +102,23 @@ class NonFinite(Rule):
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
         measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
+        if (growth := memory.get("growth", 0.0)) > self.max_growth:
+            message += f"; the largest weight grew {growth:.2g} times in the steps before"
+            measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
         if phase is not _Phase.PARAMETERS and (empty := _losses_of_nothing(step)):
             message += f"; all targets of {empty[0]} are negative, so it ignores them"
             remedy = _IGNORED
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
+
+
+def _note_growth(step: StepView, memory: Memory) -> None:
+    """Compare the largest weight with that of the saved step before."""
+    rows = step.tensors(collections=("weights",))
+    sizes = np.maximum(np.abs(rows.column("min")), np.abs(rows.column("max")))
+    largest = float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
+    if largest > 0:
+        memory["growth"] = largest / memory.get("largest", largest)
+        memory["largest"] = largest
 
 
 def _losses_of_nothing(step: StepView) -> list[str]:
