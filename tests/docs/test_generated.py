@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.page_blocks import DOCS, ROOT
 from tests.tables import table
-from tools import command_documentation, event_table, settings_documentation
+from tools import cause_table, command_documentation, event_table, settings_documentation
 from tools.generated_text import replaced
 
 
@@ -29,6 +29,7 @@ SETTINGS_MARKS = (settings_documentation.BEGIN, settings_documentation.END)
             command_documentation.MARKS,
             "### stepwatch rules explain",
         ),
+        "causes": (cause_table, cause_table.MARKS, "| The learning rate is too high |"),
         "events": (event_table, event_table.MARKS, "| event | when |"),
         "settings": (settings_documentation, SETTINGS_MARKS, "`stepwatch:rules`"),
     },
