@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hook_layer.format.paths import job_name_of
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.heat_map import HeatMap
@@ -92,6 +93,11 @@ class JobNumbers:
         return [each for each in self.verdicts if each.status is RuleStatus.ISSUES_FOUND]
 
     @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The cause of the findings; None if it is unknown."""
+        return diagnose(symptoms_of({each.name: each.evidence for each in self.findings}))
+
+    @property
     def not_evaluated(self) -> list[JobVerdict]:
         """The verdicts of rules that were not evaluated or failed."""
         return [each for each in self.verdicts if each.status is RuleStatus.ERROR]
@@ -121,6 +127,7 @@ class JobNumbers:
             "workers": list(reading.workers),
             "tensors": len(reading.history.extremes.names),
             "notes": reading.notes,
+            "diagnosis": None if (of := self.diagnosis) is None else of.to_json(),
             "verdicts": [self._verdict_to_json(verdict) for verdict in self.verdicts],
             "curves": {
                 heading: [line.to_json() for line in lines]
