@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from rule_runtime.diagnosis.text import headline
 from rule_runtime.engine.outcome import NOT_EVALUATED_YET, RuleStatus, status_details
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -38,6 +39,13 @@ def _suite(run: RunVerdicts, required: Collection[str]) -> ET.Element:
     counts = [len(tests), *(kinds.count(kind) for kind in ("failure", "error", "skipped"))]
     named = {name: str(count) for name, count in zip(_COUNTS, counts, strict=True)}
     suite = ET.Element("testsuite", {"name": _text(run.path), **named})
+    if (diagnosis := run.diagnosis) is not None:
+        properties = ET.SubElement(suite, "properties")
+        for name, text in (
+            ("diagnosis", headline(diagnosis)),
+            ("change", diagnosis.explanations[0].change),
+        ):
+            ET.SubElement(properties, "property", {"name": name, "value": _text(text)})
     suite.extend(tests)
     return suite
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +28,12 @@ def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> s
     A finding's location is the index file of its step, relative to the trial's root. A required
     rule that was not evaluated is an error, unless it only needs more steps.
     """
-    described = [_run(run.path, run.states, required) for run in runs]
+    described = [_run(run, required) for run in runs]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)
 
 
-def _run(
-    path: str, states: Mapping[str, EvaluationState], required: Collection[str]
-) -> dict[str, Any]:
+def _run(run: RunVerdicts, required: Collection[str]) -> dict[str, Any]:
+    path, states, diagnosis = run.path, run.states, run.diagnosis
     names = list(states)
     results = [
         _result(name, names.index(name), state.evidence)
@@ -62,6 +61,7 @@ def _run(
             }
         ],
         "results": results,
+        "properties": {"diagnosis": None if diagnosis is None else diagnosis.to_json()},
     }
 
 

@@ -33,7 +33,10 @@ def test_junit_has_a_test_for_each_rule(run: Path) -> None:
         "errors": "1",
         "skipped": "0",
     }
-    found, passed, lacking = suite
+    found, passed, lacking = suite.findall("testcase")
+    told = {each.get("name"): str(each.get("value")) for each in suite.iter("property")}
+    assert told["diagnosis"].startswith("Gradients vanish on the way to the first layers: seen at ")
+    assert told["change"].startswith("Use ReLU or GELU")
     assert (found.get("name"), found[0].tag) == ("vanishing_gradient", "failure")
     assert "gradient/a\N{REPLACEMENT CHARACTER}<&>: mean(|g|) 1e-09" in str(found[0].get("message"))
     assert "at step 500 resulted in the condition being met" in str(found[0].text)
@@ -85,6 +88,7 @@ def test_sarif_names_rule_tensor_and_an_index_file_that_exists(run: Path) -> Non
     (result,) = scan["results"]
     assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "vanishing_gradient"
     assert result["properties"]["step"] == 500
+    assert scan["properties"]["diagnosis"]["Cause"] == "vanishing_gradient"
     (location,) = result["locations"]
     place = location["physicalLocation"]["artifactLocation"]
     root = scan["originalUriBaseIds"][place["uriBaseId"]]["uri"]
