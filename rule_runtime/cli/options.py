@@ -19,6 +19,7 @@ from rule_runtime.cli.completion import complete_pack, complete_rule
 from rule_runtime.cli.counted_reads import CountedReads
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
@@ -154,9 +155,10 @@ class ChosenRules:
         return [name for name, _ in self.named]
 
     @property
-    def stops(self) -> frozenset[str]:
-        """Names of the rules whose findings stop a run."""
-        return frozenset(self.names) | (self.pack.stops if self.pack else frozenset())
+    def stops(self) -> StopPolicy:
+        """Which findings stop a run: of named rules any, of a pack's the fatal ones."""
+        of_pack = self.pack.rules() if self.pack and self.pack.stops else ()
+        return StopPolicy(frozenset(self.names), frozenset(of_pack))
 
 
 _MISTAKES: Final = (

@@ -31,6 +31,7 @@ from rule_runtime.cli.output import FEW_RULES, verdicts_table
 from rule_runtime.cli.summary import Summary, coverage_line, diagnosis_text
 from rule_runtime.cli.tables import harmless
 from rule_runtime.configuration.applicability import applies
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -44,8 +45,9 @@ __all__ = ["evaluate", "run"]
 
 
 class StopAt(str, Enum):
-    """The rules whose findings stop a script."""
+    """The findings that stop a script; `serious` is the former name of `fatal`."""
 
+    FATAL = "fatal"
     SERIOUS = "serious"
     ANY = "any"
     NEVER = "never"
@@ -97,7 +99,9 @@ _Ranks = Annotated[
 ]
 _Stop = Annotated[
     StopAt,
-    typer.Option(help="Findings that stop the command: serious ones, any, or none."),
+    typer.Option(
+        help="Findings that stop the command: fatal ones (also: serious), any, or none."
+    ),
 ]
 _Patience = Annotated[
     float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")
@@ -120,7 +124,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     pack: PackOption = None,
     out_dir: _OutDir = None,
     save_interval: _Interval = None,
-    stop: _Stop = StopAt.SERIOUS,
+    stop: _Stop = StopAt.FATAL,
     patience: _Patience = 30.0,
     max_runs: _MaxRuns = 32,
     ranks: _Ranks = RanksOption.AUTO,
@@ -129,15 +133,16 @@ def run(  # noqa: PLR0917 - each is an option of the command
     output_file: Annotated[Path | None, _FILE] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run a command, evaluate each training run in it, and stop it at a serious finding.
+    """Run a command, evaluate each training run in it, and stop it at a fatal finding.
 
     The command can be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
     session. Each training run in it has its own folder and verdicts: every fold, every trial of a
     search, every restart.
 
     Every finding is reported. Findings of the rules that you name with --rule stop the session. Of
-    the pack `recommended`, only serious findings stop it: values that are not finite, a diverging
-    loss, a stalled run. After a stop no further run trains.
+    the pack `recommended`, only fatal findings stop it, from which a run does not recover: values
+    that are not finite, a diverging loss, no gradient at all, steps that change no weight, constant
+    outputs, one label for all rows, a stalled run. After a stop no further run trains.
 
     With `--output json` the script's standard output goes to standard error, unless you give
     --output-file.
@@ -253,11 +258,13 @@ def _evaluated(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
     return RunVerdicts(run.name, run.path, states, coverage)
 
 
-def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
-    """Return the names of the rules whose findings stop the script."""
+def _stops(chosen: ChosenRules, stop: StopAt) -> StopPolicy:
+    """Return which findings stop the script."""
     if stop is StopAt.NEVER:
-        return frozenset()
-    return chosen.stops if stop is StopAt.SERIOUS else frozenset(name for name, _ in chosen.all)
+        return StopPolicy()
+    if stop is StopAt.ANY:
+        return StopPolicy(frozenset(name for name, _ in chosen.all))
+    return chosen.stops
 
 
 def _print_cautions(chosen: ChosenRules) -> None:

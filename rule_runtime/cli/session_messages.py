@@ -14,6 +14,7 @@ from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.embedded.watched_script import ProcessEnd
 from rule_runtime.engine.outcome import RuleStatus, status_details, without_api_prefix
 from rule_runtime.engine.state import EvaluationState
@@ -31,7 +32,7 @@ class SessionMessages:
     """
 
     def __init__(
-        self, job: str, stops: frozenset[str], console: Console, notify_url: str | None
+        self, job: str, stops: StopPolicy, console: Console, notify_url: str | None
     ) -> None:
         self._job = job
         self._stops = stops
@@ -73,7 +74,8 @@ class SessionMessages:
         self.line(f"{of_run}{name}: {details}", style="red")
         step = None if state.evidence is None else state.evidence.step
         self._send(f"{of_run}{name} found an issue: {details}", name, "IssuesFound", step, details)
-        self._say_that_it_continues(name)
+        if not self._stops.stops(name, state.evidence):
+            self._say_that_it_continues()
 
     def _report_cause(self, run: JudgedRun, *, of_run: str) -> None:
         """Print the cause of the findings so far, when it is new or another one."""
@@ -141,7 +143,7 @@ class SessionMessages:
         with suppress(Exception):  # by another thread; the terminal may be closed
             self.line(f"stepwatch: {problem}")
 
-    def _say_that_it_continues(self, name: str) -> None:
-        if self._stops and name not in self._stops and not self._said_that_it_continues:
+    def _say_that_it_continues(self) -> None:
+        if any(self._stops) and not self._said_that_it_continues:
             self._said_that_it_continues = True
-            self.line("the run continues: only serious findings stop it; `--stop any` stops at any")
+            self.line("the run continues: only fatal findings stop it; `--stop any` stops at any")

@@ -30,6 +30,7 @@ from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 from rule_runtime.embedded.session_folder import default_folder, make_session_folder
 from rule_runtime.embedded.session_judge import JudgedRun, SessionJudge
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
@@ -53,7 +54,7 @@ class RunOptions:
     Attributes:
         out_dir: Folder or URI of the session; None for a new folder in `runs/`.
         save_interval: Interval of saved steps; None for 10 after a dense start.
-        stops: Names of the rules whose findings stop the session.
+        stops: Which findings stop the session.
         patience_s: Seconds that the command has to end after a stop request.
         required: Names of the rules that must be evaluated.
         stdout: File descriptor for the script's standard output; None to inherit ours.
@@ -62,7 +63,7 @@ class RunOptions:
 
     out_dir: str | None
     save_interval: int | None
-    stops: frozenset[str]
+    stops: StopPolicy
     patience_s: float
     max_runs: int = 32
     ranks: Ranks = "auto"
@@ -156,7 +157,7 @@ class WatchedSession:
 
     def empty_states(self) -> Mapping[str, EvaluationState]:
         """Return the verdicts if no run began: no rule was evaluated."""
-        judge = LiveJudge(open_store("memory://no-run"), self._rules, stops=lambda _: False)
+        judge = LiveJudge(open_store("memory://no-run"), self._rules)
         judge.look(is_over=True)
         return judge.states
 
@@ -171,7 +172,7 @@ class WatchedSession:
                 self._store,
                 notes,
                 self._rules,
-                stops=self._options.stops.__contains__,
+                stops=self._options.stops,
                 session=self._session,
             )
             status = None

@@ -13,6 +13,7 @@ from hook_layer.storage.base import Store
 from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.result_writer import ResultWriter
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.rule import Rule
@@ -37,7 +38,7 @@ class LiveJudge:
         store: The trial's root.
         rules: The rules by displayed name, or a function that returns them, called when the run is
             found.
-        stops: Returns whether a finding of a rule, given by name, stops the run.
+        stops: Which findings stop the run; None for none.
         run: RunId of the run, which may have no files yet; None for the first run in the store.
         clock: Returns seconds since the epoch.
         on_files: Called with the index files that were read, of any run.
@@ -53,7 +54,7 @@ class LiveJudge:
         store: Store,
         rules: _Rules | Callable[[], _Rules],
         *,
-        stops: Callable[[str], bool],
+        stops: StopPolicy | None = None,
         run: str | None = None,
         clock: Callable[[], float] = time.time,
         on_files: Callable[[Sequence[StepFile]], None] = lambda _: None,
@@ -61,7 +62,7 @@ class LiveJudge:
         self._store = store
         self._rules = {} if callable(rules) else dict(rules)
         self._find_rules = rules if callable(rules) else None
-        self._stops = stops
+        self._stops = stops or StopPolicy()
         self._awaited_run = run
         self._clock = clock
         self._on_files = on_files
@@ -107,7 +108,7 @@ class LiveJudge:
     def stop_request(self) -> StopFile | None:
         """The reason for a stop; None if no finding requires one."""
         for name, state in self.states.items():
-            if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
+            if state.status is RuleStatus.ISSUES_FOUND and self._stops.stops(name, state.evidence):
                 evidence, diagnosis = state.evidence, self._diagnosis()
                 cause = "" if diagnosis is None else f"{headline(diagnosis)}; "
                 now = datetime.fromtimestamp(self._clock(), timezone.utc)

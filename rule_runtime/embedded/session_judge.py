@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hook_layer.format.job_file import StopFile
@@ -12,6 +12,7 @@ from hook_layer.run.session_log import SessionLog, now_text
 from hook_layer.storage.base import StorageError, Store, open_store
 from rule_runtime.embedded.exit_mark import mark_exit, shell_status
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import Counts, EvaluationState
 from rule_runtime.trial.cut_values import CutValues
@@ -57,7 +58,7 @@ class SessionJudge:
         store: The session's folder.
         notes: Notes of the session's processes.
         rules: The rules by displayed name.
-        stops: Returns whether a finding of a rule, given by name, stops the session.
+        stops: Which findings stop the session.
         session: Current content of `session.json`.
     """
 
@@ -67,7 +68,7 @@ class SessionJudge:
         notes: SessionLog,
         rules: Sequence[tuple[str, Rule]],
         *,
-        stops: Callable[[str], bool],
+        stops: StopPolicy,
         session: SessionFile,
     ) -> None:
         self._store = store

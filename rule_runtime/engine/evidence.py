@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from rule_runtime.engine.rule import Rule
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Evidence", "completed", "completed_for_silence"]
+__all__ = ["ANY_MEASURE", "Evidence", "completed", "completed_for_silence"]
 
+ANY_MEASURE: Final = "*"
+"""Stands for all measures of a rule."""
 _MEASURE: Final = "check"
 """Default name of a finding's value."""
 
@@ -40,6 +42,7 @@ class Evidence(JsonRecord):
         count: Number of steps with a finding so far.
         mode_step: The step's number within its mode; None if unknown.
         rule: Class name of the rule; None in findings of earlier versions.
+        is_fatal: Whether the run cannot recover; None if it may.
         stopped_by: What keeps a gradient from the tensor; None if unknown.
     """
 
@@ -57,6 +60,7 @@ class Evidence(JsonRecord):
     count: int = 1
     mode_step: int | None = None
     rule: str | None = None
+    is_fatal: bool | None = None
     stopped_by: str | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +103,7 @@ class Evidence(JsonRecord):
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     """Return the evidence with its rule; that of a text-only finding with step, tensor, remedy."""
-    evidence = replace(evidence, rule=rule.__name__)
+    evidence = _of_rule(evidence, rule)
     if evidence.mode:
         return evidence
     rows = step.tensors()
@@ -114,8 +118,13 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
 
 def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
     """Return the evidence of a run that saves nothing, completed for its last step or -1."""
-    evidence = replace(evidence, rule=rule.__name__)
+    evidence = _of_rule(evidence, rule)
     return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
+
+
+def _of_rule(evidence: Evidence, rule: type[Rule]) -> Evidence:
+    is_fatal = not {evidence.measure, ANY_MEASURE}.isdisjoint(rule.fatal_measures)
+    return replace(evidence, rule=rule.__name__, is_fatal=is_fatal or None)
 
 
 def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) -> Evidence:

@@ -56,6 +56,8 @@ class Rule(ABC):
             `CollectionConfig`.
         caution: A warning about the defaults in one sentence; empty for most rules. The command
             line prints it for rules with default parameters.
+        fatal_measures: Measures of findings from which a run cannot recover, such as constant
+            outputs; `*` for all findings. Such a finding stops a run by default.
         only_training: Why steps of a mode other than training are not applicable, with `{}` for
             the mode; empty if they are.
         step_bounds: Global steps that the rule evaluates; other steps are not applicable.
@@ -64,6 +66,7 @@ class Rule(ABC):
 
     collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
+    fatal_measures: ClassVar[tuple[str, ...]] = ()
     only_training: ClassVar[str] = ""
     former_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     step_bounds: ClassVar[StepBounds] = StepBounds()  # not a parameter of the rule: see `bounded`

@@ -59,7 +59,7 @@ class FolderRules:
         refused = {name: _refused(why.reason) for name, why in unmade.items() if why.is_final}
         if made:
             rules = list(made.items())
-            judge = LiveJudge(self._files.root, rules, stops=lambda _: False, clock=self._clock)
+            judge = LiveJudge(self._files.root, rules, clock=self._clock)
             judge.look(is_over=True)
         ResultWriter(self._files.root, self._clock).write(job.run_id, {}, refused)
         self._check_written([*made, *refused], job)

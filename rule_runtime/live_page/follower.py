@@ -50,7 +50,7 @@ class RunFollower:
         self._rules = rules
         self._clock = clock
         judging = rules.find if isinstance(rules, RunRules) else rules or ()
-        self._judge = LiveJudge(store, judging, stops=lambda _: False, on_files=self._files_came)
+        self._judge = LiveJudge(store, judging, on_files=self._files_came)
         self._watched: dict[str, set[str]] = {}
         self._history = RunHistory(store, self._watched)
         self._keys: dict[str, dict[int, str]] = {}

@@ -46,6 +46,7 @@ class LossDiverging(CurveRule):
     rise_percent: _Percent = 50.0
 
     measure = "loss_rise_percent"
+    fatal_measures = (measure,)
     _window = (LEVEL, WINDOW)
     points = staticmethod(training_points)
 

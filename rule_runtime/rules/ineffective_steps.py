@@ -77,6 +77,7 @@ class IneffectiveSteps(Rule):
 
     collections = saved_every(10, "optimizer_steps", "weights")
     only_training = "there are no optimizer steps in mode {}"
+    fatal_measures = ("skipped", "of_other_parameters", "without_gradient")
 
     def needs(self) -> Needs:
         """Return `patience` steps, and saved steps without a change."""

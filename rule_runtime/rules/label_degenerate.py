@@ -61,6 +61,7 @@ class LabelDegenerate(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
+    fatal_measures = ("distinct_labels",)
     collections = (
         "labels",
         *saved_every(10, "loss_inputs", "losses"),

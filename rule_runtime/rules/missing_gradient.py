@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import compress
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["MissingGradient"]
+
+_NO_GRADIENT_AT_ALL: Final = "saved_steps_without_any_gradient"
 
 
 class MissingGradient(Rule):
@@ -63,6 +65,7 @@ class MissingGradient(Rule):
         10, "weights", "gradients", "module_io", "layer_inputs", "optimizer_steps"
     )
     only_training = "in mode {} there are no gradients"
+    fatal_measures = (_NO_GRADIENT_AT_ALL,)
 
     needs = saved_steps_of_patience
 
@@ -89,7 +92,8 @@ class MissingGradient(Rule):
         what = "a gradient of exactly zero" if sizes[at] == 0 else "no gradient"
         message = f"has had {what} for {streaks[at]} saved steps, as {int(found.sum())} of "
         message += f"{len(weights)} weights"
-        measured = ("saved_steps_without_gradient", int(streaks[at]), self.patience)
+        measure = _NO_GRADIENT_AT_ALL if found.all() else "saved_steps_without_gradient"
+        measured = (measure, int(streaks[at]), self.patience)
         cause = stopped_by(step, weights.names[at], weights.workers[at])
         return finding(self, step, (weights, at), measured, message, stopped_by=cause)
 

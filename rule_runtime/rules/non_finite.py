@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from rule_runtime.engine.evidence import ANY_MEASURE
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
@@ -79,6 +80,7 @@ class NonFinite(Rule):
     max_growth: Annotated[float, AtLeast(1), Unit("times")] = 100.0
 
     collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
+    fatal_measures = (ANY_MEASURE,)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Find the first non-finite tensor.

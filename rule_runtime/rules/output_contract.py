@@ -50,6 +50,7 @@ class OutputContract(Rule):
     range_patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
     collections = saved_every(10, "losses", "loss_inputs", "predictions", "labels", "module_io")
+    fatal_measures = ("output_range",)
 
     def needs(self) -> Needs:
         """Return the saved steps after which each broken requirement is reported."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rule_runtime.engine.evidence import ANY_MEASURE
 from rule_runtime.engine.findings import what_to_try
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEnough, Outcome, Passed
@@ -38,6 +39,7 @@ class StalledTrainingRule(Rule):
     training_job_name_prefix: str | None = None
 
     former_names = (("judge_gaps", "check_gaps"),)
+    fatal_measures = (ANY_MEASURE,)
 
     def needs(self) -> Needs:
         """Return two steps, because the time between them counts."""

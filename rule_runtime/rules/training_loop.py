@@ -94,6 +94,7 @@ class TrainingLoop(Rule):
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
     only_training = "there are no optimizer steps in mode {}"
+    fatal_measures = ("backward_passes_since",)
 
     needs = saved_steps_of_patience
 

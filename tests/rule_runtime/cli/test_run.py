@@ -91,10 +91,10 @@ def test_a_run_begins_densely_unless_an_interval_is_given(
     assert create_trial(str(folder)).steps() == steps
 
 
-def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
+def test_of_a_pack_fatal_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    reported = "the run continues: only serious findings stop it; `--stop any` stops at any"
+    reported = "the run continues: only fatal findings stop it; `--stop any` stops at any"
     pack = ["--pack", "original", "--save-interval", "1"]
     done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
     assert done.returncode == 1, done.stderr

@@ -10,6 +10,7 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.testing import TrialBuilder
@@ -26,7 +27,13 @@ def begun(trial: TrialBuilder) -> None:
 
 def judge_of(trial: TrialBuilder, *, stops: bool = True, run: str | None = None) -> LiveJudge:
     rules = [(name, create_rule(name)) for name in ("VanishingGradient", "ExplodingTensor")]
-    return LiveJudge(trial.store, rules, stops=lambda _: stops, run=run, clock=lambda: NOW)
+    return LiveJudge(
+        trial.store,
+        rules,
+        stops=StopPolicy(frozenset(dict(rules)) if stops else frozenset()),
+        run=run,
+        clock=lambda: NOW,
+    )
 
 
 def test_nothing_is_judged_before_the_run_begins() -> None:

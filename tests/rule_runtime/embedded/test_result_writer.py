@@ -39,7 +39,7 @@ def begun(folder: Path) -> TrialBuilder:
 
 def judge_of(trial: TrialBuilder) -> LiveJudge:
     rules = [(name, create_rule(name)) for name in RULES]
-    return LiveJudge(trial.store, rules, stops=lambda _: False, clock=lambda: NOW)
+    return LiveJudge(trial.store, rules, clock=lambda: NOW)
 
 
 def statuses(folder: Path) -> list[str]:

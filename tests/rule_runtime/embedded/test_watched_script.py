@@ -14,6 +14,7 @@ from hook_layer.storage.base import StorageError
 from hook_layer.storage.local import LocalStore
 from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.embedded.watched_script import watch_process
 from rule_runtime.engine.outcome import Outcome, Passed, RuleStatus
 from rule_runtime.engine.registry import create_rule
@@ -28,7 +29,9 @@ def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) 
     store.put(JOB_FILE, JobFile("job", trial.run or "", "unknown", "").encode())
     trial.step(0, {"gradient/a": [0.0]})
     judge = LiveJudge(
-        store, [("VanishingGradient", create_rule("VanishingGradient"))], stops=lambda _: True
+        store,
+        [("VanishingGradient", create_rule("VanishingGradient"))],
+        stops=StopPolicy(frozenset({"VanishingGradient"})),
     )
     waiting = "import threading; threading.Event().wait()"
     end = watch_process([sys.executable, "-c", waiting], judge, patience_s=0)
@@ -57,7 +60,9 @@ def test_a_storage_that_fails_for_a_while_ends_no_training(
     trial.step(0, {"gradient/a": [0.0]})
     store.num_refusals = 2
     judge = LiveJudge(
-        store, [("VanishingGradient", create_rule("VanishingGradient"))], stops=lambda _: True
+        store,
+        [("VanishingGradient", create_rule("VanishingGradient"))],
+        stops=StopPolicy(frozenset({"VanishingGradient"})),
     )
     # It ends by itself once it is asked to: neither a signal nor an error ends it.
     script = (
@@ -78,7 +83,7 @@ def test_a_storage_that_cannot_be_read_at_the_end_is_reported(tmp_path: Path) ->
     store = Throttled(tmp_path / "out")
     TrialBuilder(store).step(0, {"gradient/a": [0.0]})
     store.num_refusals = 1_000_000
-    judge = LiveJudge(store, [], stops=lambda _: False)
+    judge = LiveJudge(store, [])
     ended = tmp_path / "ended"
     script = f"import pathlib; pathlib.Path({str(ended)!r}).write_text('')"
     end = watch_process([sys.executable, "-c", script], judge, patience_s=30)
@@ -88,7 +93,7 @@ def test_a_storage_that_cannot_be_read_at_the_end_is_reported(tmp_path: Path) ->
 
 
 def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
-    judge = LiveJudge(LocalStore(tmp_path / "out"), [], stops=lambda _: False)
+    judge = LiveJudge(LocalStore(tmp_path / "out"), [])
     ended = tmp_path / "ended"
     script = (
         "import os, pathlib, signal, sys, threading\n"
@@ -117,7 +122,7 @@ def test_a_signal_that_comes_while_a_rule_judges_is_no_fault_of_the_rule(tmp_pat
     trial = TrialBuilder(store)
     store.put(JOB_FILE, JobFile("job", trial.run or "", "unknown", "").encode())
     trial.step(0, {"gradient/a": [1.0]})
-    judge = LiveJudge(store, [("Terminating", Terminating())], stops=lambda _: False)
+    judge = LiveJudge(store, [("Terminating", Terminating())])
     ended = tmp_path / "ended"
     script = (
         "import pathlib, signal, sys, threading\n"
@@ -164,7 +169,7 @@ def test_a_script_is_interrupted_once_whoever_else_was(
         "    pass\n"
         "threading.Event().wait(0.3)  # it stores\n"
     )
-    judge = LiveJudge(LocalStore(tmp_path / "out"), [], stops=lambda _: False)
+    judge = LiveJudge(LocalStore(tmp_path / "out"), [])
     end = watch_process([sys.executable, "-c", script], judge, patience_s=0.1)
     assert end.was_interrupted
     assert end.status == 0
