@@ -22,7 +22,9 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
+from rule_runtime.diagnosis.text import headline
+from rule_runtime.engine.outcome import RuleStatus, counted
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
@@ -137,13 +139,25 @@ class StopJobService:
                 min_rules=self.settings.min_rules,
             )
             return False
+        reason = self._with_cause(wanted[0], registrations)
         # Stored first, so that the request is followed up even if this call fails.
         for target in targets:
-            self.stops.note(target, wanted[0])
-            stopper.stop(target, wanted[0])
+            self.stops.note(target, reason)
+            stopper.stop(target, reason)
         self.telemetry.count("JobsStopped")
-        self.telemetry.info("the job is asked to stop", rule=wanted[0].rule, reason=wanted[0].text)
+        self.telemetry.info("the job is asked to stop", rule=reason.rule, reason=reason.text)
         return True
+
+    def _with_cause(self, reason: StopReason, registrations: list[Registration]) -> StopReason:
+        """Return the reason with the cause of all findings so far; rules may find more later."""
+        for run in registrations:
+            states = self.runs.load(run.root_uri, run.run_id)
+            diagnosis = diagnose(symptoms_of({rule: of.evidence for rule, of in states.items()}))
+            if diagnosis is not None:
+                num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())
+                known = f"by {num} of {counted(len(states), 'rule')} so far"
+                return replace(reason, text=f"{headline(diagnosis)}, {known}; {reason.text}")
+        return reason
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; always true for direct invocations."""

@@ -227,7 +227,7 @@ CAUSES: Final = (
     Cause(
         "diverging",
         "The training diverges",
-        ("LossDiverging", "OscillatingLoss", "GradientNormExplosion", "ExplodingTensor"),
+        ("LossDiverging", "OscillatingLoss", "GradientNormExplosion"),
         (*_UNSTABLE, *_NOT_LEARNING),
         "Lower the learning rate tenfold, or clip gradients.",
     ),
@@ -236,7 +236,7 @@ CAUSES: Final = (
     Cause(
         "not_finite",
         "A number is not finite",
-        ("NonFinite",),
+        ("NonFinite", "ExplodingTensor"),
         (*_UNSTABLE, *_NOT_LEARNING, *_NO_GRADIENT, *_NO_UPDATE),
     ),
     # Generalisation

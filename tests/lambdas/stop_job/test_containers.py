@@ -20,7 +20,10 @@ BATCH_ARN = f"arn:aws:batch:eu-west-1:{ACCOUNT}:job/{JOB_ID}"
 TASK_ARN = f"arn:aws:ecs:eu-west-1:{ACCOUNT}:task/training/0123456789abcdef0123456789abcdef"
 TAG = "stepwatch:debug-output"
 ROOT_URI = "s3://tensors/mnist-7/debug-output/"
-REASON = "ExplodingTensor: gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
+REASON = (
+    "ExplodingTensor: A number is not finite: seen at step 3 in gradient/conv.weight (worker_0), "
+    "by 1 of 1 rule so far; gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
+)
 
 
 @pytest.fixture

@@ -230,7 +230,8 @@ class TestOwnEvents:
         assert signal["Evidence"] == detail["Evidence"]
         assert signal["RuleConfigurationName"] == "ExplodingTensor"
         assert signal["Reason"] == (
-            "gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
+            "A number is not finite: seen at step 3 in gradient/conv.weight (worker_0), by 1 of 1 "
+            "rule so far; gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
         )
 
     def test_the_same_event_again_keeps_the_first_reason(self, pipeline: Pipeline) -> None:
