@@ -102,7 +102,7 @@ class TestAJobFileUnderAForeignRoot:
         pages.clear()
         assert pipeline.stop(own_event(detail)) is None
         (states,) = pages
-        assert ":partition" in states["ExpressionAttributeValues"], "a registration is got by its key"
+        assert ":partition" in states["ExpressionAttributeValues"], "jobs are got by key"
 
 
 class TestDirectInvocations:
