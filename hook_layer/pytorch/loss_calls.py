@@ -153,10 +153,10 @@ def _is_of_one_weight(node: Any) -> bool:
     """Return whether a node computes a function of a single leaf, which has a gradient."""
     for _ in range(_MOST_NODES):
         if node is None or not node.next_functions:
-            break
+            return node is not None
         following = {before for before, _ in node.next_functions}
         node = following.pop() if len(following) == 1 else None
-    return node is not None
+    return False
 
 
 def _linear(node: Any) -> list[Any]:

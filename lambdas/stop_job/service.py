@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 from lambdas.contracts.stopping import OBSERVE, OPT_IN, WATCHED
 from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
@@ -150,14 +152,20 @@ class StopJobService:
 
     def _with_cause(self, reason: StopReason, registrations: list[Registration]) -> StopReason:
         """Return the reason with the cause of all findings so far; rules may find more later."""
-        for run in registrations:
+        if len(registrations) != 1:
+            return reason
+        (run,) = registrations
+        try:
             states = self.runs.load(run.root_uri, run.run_id)
-            diagnosis = diagnose(symptoms_of({rule: of.evidence for rule, of in states.items()}))
-            if diagnosis is not None:
-                num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())
-                known = f"by {num} of {counted(len(states), 'rule')} so far"
-                return replace(reason, text=f"{headline(diagnosis)}, {known}; {reason.text}")
-        return reason
+        except ClientError as error:  # the stop must not wait for its explanation
+            self.telemetry.warning("the cause of the stop is not known", problem=str(error))
+            return reason
+        diagnosis = diagnose(symptoms_of({rule: of.evidence for rule, of in states.items()}))
+        if diagnosis is None:
+            return reason
+        num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())
+        known = f"by {num} of {counted(len(states), 'rule')} so far"
+        return replace(reason, text=f"{headline(diagnosis)}, {known}; {reason.text}")
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; always true for direct invocations."""

@@ -99,9 +99,7 @@ _Ranks = Annotated[
 ]
 _Stop = Annotated[
     StopAt,
-    typer.Option(
-        help="Findings that stop the command: fatal ones (also: serious), any, or none."
-    ),
+    typer.Option(help="Findings that stop the command: fatal ones (also: serious), any, or none."),
 ]
 _Patience = Annotated[
     float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 
+from rule_runtime.cli.tables import harmless
 from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.notifier import Notifier, message
@@ -82,7 +83,7 @@ class SessionMessages:
         before = self._diagnoses.get(run.run.name)
         named = "" if before is None else before.explanations[0].cause.name
         found = {name: state.evidence for name, state in run.states.items()}
-        diagnosis = diagnose(symptoms_of(found), before=named)
+        diagnosis = diagnose(symptoms_of(found))
         if diagnosis is not None:
             self._diagnoses[run.run.name] = diagnosis
             if diagnosis.explanations[0].cause.name != named:
@@ -121,7 +122,7 @@ class SessionMessages:
     def line(self, text: str, style: str | None = None) -> None:
         """Print a line on the terminal."""
         with suppress(OSError):  # the terminal may be closed
-            self._console.print(text, style=style, markup=False, soft_wrap=True)
+            self._console.print(harmless(text), style=style, markup=False, soft_wrap=True)
 
     def _begin_line(self) -> None:
         """Start a new line; a progress bar of the script continues below it."""

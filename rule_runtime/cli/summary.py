@@ -20,13 +20,17 @@ from rule_runtime.reporting.run_verdicts import RunVerdicts
 __all__ = ["Summary", "coverage_line", "diagnosis_text", "has_problem"]
 
 _MAX_LINES: Final = 11
-"""Maximum lines of all findings together: 15 with the lines that follow."""
+"""Maximum lines of texts without a limit of their own: advice, and causes of several runs."""
 _MAX_LINES_OF_ONE: Final = 5
 """Maximum lines of one finding: a sentence and its remedy on 80 columns."""
-_MAX_ENTRIES: Final = 11
-"""Maximum number of texts."""
+_MAX_ENTRIES: Final = 20
+"""Maximum number of texts of one run."""
 _MAX_EVIDENCE: Final = 4
-"""Maximum findings below a cause: the earliest."""
+"""Maximum findings below a cause: the earliest, and the one that shows it."""
+_FEW_EVIDENCE: Final = 2
+"""Number of findings that are all shown in several lines."""
+_MAX_OTHERS: Final = 2
+"""Maximum findings that the cause does not explain."""
 
 
 def has_problem(state: EvaluationState) -> bool:
@@ -60,8 +64,8 @@ class Summary:
         # Entries of a diagnosis have their own limits; the rest is divided among the others.
         open_ended = sum(limit is None for _, limit in entries)
         each = max(1, min(_MAX_LINES_OF_ONE, _MAX_LINES // max(1, open_ended)))
-        is_cut = False
-        for text, limit in entries[:_MAX_ENTRIES]:
+        is_cut, num_shown = False, _MAX_ENTRIES if len(self.runs) == 1 else _MAX_LINES
+        for text, limit in entries[:num_shown]:
             lines = text.wrap(console, options.max_width, overflow="fold")
             most = limit or each
             for line in lines[:most]:
@@ -71,8 +75,8 @@ class Summary:
                 lines[most - 1].append("…")
                 is_cut = True
             yield from lines[:most]
-        if len(entries) > _MAX_ENTRIES:
-            yield Text(f"... and {len(entries) - _MAX_ENTRIES} more; `-v` shows them")
+        if len(entries) > num_shown:
+            yield Text(f"... and {len(entries) - num_shown} more; `-v` shows them")
         yield self._others()
         if covered := coverage_line(self.runs):
             yield Text(covered, overflow="ellipsis", no_wrap=len(self.runs) > 1)
@@ -108,23 +112,30 @@ class Summary:
 def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | None]]:
     """Yield the cause, its evidence in order of time, the change, and other findings.
 
-    Of several runs, only the cause is shown.
+    Of several runs, only the cause and the change are shown.
     """
     first = diagnosis.explanations[0]
     if prefix:
-        yield _line(prefix, headline(diagnosis), "bold red"), 1
+        yield _line(prefix, f"{headline(diagnosis)}. Change: {first.change}", "bold red"), None
         return
     yield _line("", headline(diagnosis), "bold red"), 2
-    for symptom in first.symptoms[:_MAX_EVIDENCE]:
-        yield _line("  ", finding_line(symptom)), 1
-    if len(first.symptoms) > _MAX_EVIDENCE:
-        more = counted(len(first.symptoms) - _MAX_EVIDENCE, "more finding")
+    shown = [*first.symptoms[:_MAX_EVIDENCE]]
+    if first.shown_by not in shown:
+        shown[-1] = first.shown_by
+    for symptom in shown:
+        num_lines = 3 if symptom is first.shown_by or len(shown) <= _FEW_EVIDENCE else 1
+        yield _line("  ", finding_line(symptom)), num_lines
+    if len(first.symptoms) > len(shown):
+        more = counted(len(first.symptoms) - len(shown), "more finding")
         yield Text(f"  and {more} with the same cause; `-v` shows them"), 1
     yield _line("Change: ", first.change, "bold"), _MAX_LINES_OF_ONE
     if other := alternative(diagnosis):
         yield _line("", other), 3
-    for symptom in diagnosis.others:
+    for symptom in diagnosis.others[:_MAX_OTHERS]:
         yield _line("also: ", finding_line(symptom)), 2
+    if len(diagnosis.others) > _MAX_OTHERS:
+        more = counted(len(diagnosis.others) - _MAX_OTHERS, "more finding")
+        yield Text(f"also: {more}; `-v` shows them"), 1
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> Text:

@@ -21,6 +21,8 @@ class Cause(NamedTuple):
         shown_by: Findings that show it; any of them is enough.
         explains: Further findings that it may lead to.
         change: What to change; "" for the remedy of the finding that shows it.
+        is_of_tensor: Whether the tensor of the finding shows where it is.
+        is_of_gradients: Whether the operation that stops the gradient is what to change.
     """
 
     name: str
@@ -28,6 +30,8 @@ class Cause(NamedTuple):
     shown_by: tuple[str, ...]
     explains: tuple[str, ...] = ()
     change: str = ""
+    is_of_tensor: bool = False
+    is_of_gradients: bool = False
 
 
 _UNSTABLE: Final = (
@@ -50,19 +54,42 @@ _NOT_LEARNING: Final = (
 _INACTIVE_UNITS: Final = ("DeadRelu", "SaturatedActivation", "AllZero", "TensorVariance")
 _NO_GRADIENT: Final = ("VanishingGradient", "MissingGradient", "IneffectiveSteps.without_gradient")
 _NO_UPDATE: Final = ("DeadOptimizer", "UnchangedTensor", "LearningRateTooLow", "WeightUpdateRatio")
-_ANY_STEP: Final = (
+_WRONG_SCALE: Final = (
     *(*_UNSTABLE, *_NOT_LEARNING, *_INACTIVE_UNITS, *_NO_GRADIENT, *_GENERALISATION),
-    "LearningRateTooHigh",
+    *("LearningRateTooHigh", "IneffectiveSteps.skipped", "TrainingLoop.clipped"),
 )
-"""What a wrong gradient or a wrong scale may lead to."""
+"""What gradients of a wrong size or direction may lead to."""
+_WIDE: Final = ("InitialLossMismatch", *_WRONG_SCALE, *_NO_UPDATE)
 
 CAUSES: Final = (
     # Data
     Cause(
+        "missing_values",
+        "The inputs have missing values",
+        ("NonFinite.nan_in_inputs", "NonFinite.inf_in_inputs"),
+        _WIDE,
+        is_of_tensor=True,
+    ),
+    Cause(
         "inputs_not_scaled",
         "Inputs or targets are not scaled",
-        ("InputStatistics", "CheckInputImages"),
-        ("InitialLossMismatch", "TrainingLoop.clipped", *_ANY_STEP, *_NO_UPDATE),
+        ("InputStatistics.rms", "CheckInputImages"),
+        _WIDE,
+        is_of_tensor=True,
+    ),
+    Cause(
+        "inputs_are_no_tokens",
+        "An embedding gets fractions",
+        ("InputStatistics.fraction",),
+        _NOT_LEARNING,
+        is_of_tensor=True,
+    ),
+    Cause(
+        "validation_inputs_differ",
+        "Validation has other inputs than training",
+        tuple(f"InputStatistics.{name}" for name in ("mean", "std", "min", "max")),
+        _GENERALISATION,
+        is_of_tensor=True,
     ),
     Cause(
         "labels_of_one_class",
@@ -72,12 +99,20 @@ CAUSES: Final = (
             *("ClassImbalance", "SuspiciouslyGood", "IneffectiveSteps.without_split"),
             *(*_NOT_LEARNING, *_GENERALISATION),
         ),
+        "Check from which column the labels come, and how they become class numbers.",
     ),
     Cause(
         "sorted_labels",
         "Batches have rows of one class",
         ("LabelDegenerate.share_of_batches_of_one_class",),
         ("ClassImbalance", "OscillatingLoss", *_NOT_LEARNING, *_GENERALISATION),
+        "Shuffle the rows of the training data.",
+    ),
+    Cause(
+        "ignored_targets",
+        "All targets are ignored",
+        ("NonFinite.ignored_targets",),
+        ("OutputContract.target", *_UNSTABLE, *_NOT_LEARNING),
     ),
     Cause(
         "rare_classes",
@@ -90,6 +125,7 @@ CAUSES: Final = (
         "The inputs contain the targets",
         ("SuspiciouslyGood", "FeatureImportanceOverweight"),
         _GENERALISATION,
+        is_of_tensor=True,
     ),
     Cause("padding", "Most tokens are padding", ("NLPSequenceRatio",)),
     # Outputs and loss
@@ -97,7 +133,8 @@ CAUSES: Final = (
         "wrong_loss_formula",
         "The loss is computed wrongly",
         ("LossInputMismatch", "OutputContract.pairs"),
-        ("InitialLossMismatch", "OutputContract", *_ANY_STEP, *_NO_UPDATE),
+        ("OutputContract", *_WIDE),
+        is_of_tensor=True,
     ),
     Cause(
         "outputs_do_not_fit_the_loss",
@@ -109,29 +146,32 @@ CAUSES: Final = (
                 *("relu_before_loss", "target", "target_sum", "target_mean", "shape", "dropout"),
             )
         ),
-        (
-            *("InitialLossMismatch", "DoubleActivation", "InputStatistics", "LabelDegenerate"),
-            *("OutputContract", "PoorWeightInitialization", *_ANY_STEP, *_NO_UPDATE),
-        ),
+        ("OutputContract", "DoubleActivation", "PoorWeightInitialization", *_WIDE),
+        is_of_tensor=True,
     ),
     Cause(
         "activation_twice",
         "An activation is applied twice",
         ("DoubleActivation",),
         ("OutputContract", "InitialLossMismatch", *_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE),
+        is_of_tensor=True,
     ),
     # Loop
     Cause(
         "gradients_not_cleared",
         "Gradients are not cleared",
         ("TrainingLoop.gradients_left",),
-        (*_ANY_STEP, *_NO_UPDATE),
+        (*_WRONG_SCALE, *_NO_UPDATE),
     ),
     Cause(
         "no_optimizer_step",
-        "The optimizer takes no step",
-        ("TrainingLoop.backward_passes_since", "IneffectiveSteps.skipped"),
+        "No weight changes",
+        (
+            *("TrainingLoop.backward_passes_since", "IneffectiveSteps.of_other_parameters"),
+            "DeadOptimizer.all_unchanged_saved_steps",
+        ),
         ("TrainingLoop", *_NOT_LEARNING, *_NO_UPDATE),
+        "Call optimizer.step() after backward(), with an optimizer of this model's parameters.",
     ),
     Cause(
         "gradients_clipped",
@@ -153,76 +193,95 @@ CAUSES: Final = (
     ),
     # Optimizer
     Cause(
-        "wrong_parameters",
+        "parameters_not_in_optimizer",
         "The optimizer does not train all of the model",
-        ("IneffectiveSteps.of_other_parameters", "DeadOptimizer", "UnchangedTensor"),
+        ("DeadOptimizer", "UnchangedTensor"),
         (*_NOT_LEARNING, "WeightUpdateRatio", "LearningRateTooLow"),
+        "Create the optimizer after the model is complete, with all of its parameters.",
+        is_of_tensor=True,
     ),
     Cause(
         "learning_rate_too_high",
         "The learning rate is too high",
-        ("LearningRateTooHigh", "NonFinite.growth"),
-        ("WeightUpdateRatio", *_ANY_STEP),
+        ("LearningRateTooHigh.least_update_ratio", "NonFinite.growth"),
+        ("WeightUpdateRatio", *_WRONG_SCALE),
         "Lower the learning rate tenfold, or raise it over the first steps.",
+    ),
+    Cause(
+        "shrinkage_too_weak",
+        "The learning rate of the boosted trees is too high",
+        ("LearningRateTooHigh.learning_rate",),
+        (*_UNSTABLE, *_NOT_LEARNING, *_GENERALISATION),
     ),
     Cause(
         "learning_rate_too_low",
         "The learning rate is too low",
         ("LearningRateTooLow",),
         (*_NOT_LEARNING, "WeightUpdateRatio", "UnchangedTensor"),
+        "Raise the learning rate tenfold.",
     ),
     # Initial weights and architecture
     Cause(
         "constant_initial_weights",
         "The units of a layer begin with equal weights",
         ("PoorWeightInitialization.initial_value", "TensorVariance"),
-        (
-            *("InitialLossMismatch", *_INACTIVE_UNITS, *_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE),
-            *_GENERALISATION,
-        ),
+        ("PoorWeightInitialization", *_WIDE),
+        "Draw the initial weights at random.",
+        is_of_tensor=True,
     ),
     Cause(
         "initial_scale",
         "The initial weights have the wrong scale",
         ("PoorWeightInitialization",),
-        ("InitialLossMismatch", "TrainingLoop.clipped", *_ANY_STEP, *_NO_UPDATE),
+        _WIDE,
+        "Use the default initialisation of the layer, or Kaiming or Xavier.",
+        is_of_tensor=True,
     ),
     Cause(
         "large_initial_loss",
         "The first loss is far above that of a guess",
         ("InitialLossMismatch",),
-        ("TrainingLoop.clipped", *_ANY_STEP, *_NO_UPDATE),
+        (
+            *("TrainingLoop.clipped", "LossSpike", "GradientNormExplosion", "DeadRelu"),
+            *("WorseThanGuessing", "GeneralisationGap", "PlateauedLoss.correlation"),
+        ),
     ),
     Cause(
         "inactive_relu",
         "ReLU units are never active",
         ("DeadRelu", "AllZero"),
         (*_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        is_of_tensor=True,
     ),
     Cause(
         "saturated_units",
         "Units are saturated",
         ("SaturatedActivation",),
         (*_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        is_of_tensor=True,
     ),
     Cause(
         "missing_activation",
         "An activation between layers is missing",
         ("MissingActivation",),
         ("InitialLossMismatch", *_NOT_LEARNING, *_GENERALISATION),
+        is_of_tensor=True,
     ),
     Cause(
         "gradient_is_cut",
         "A part of the model gets no gradient",
-        ("MissingGradient", "IneffectiveSteps.without_gradient"),
+        ("MissingGradient", "IneffectiveSteps.without_gradient", "VanishingGradient.zero_gradient"),
         (*_NOT_LEARNING, *_NO_UPDATE),
+        is_of_tensor=True,
+        is_of_gradients=True,
     ),
     Cause(
         "vanishing_gradient",
         "Gradients vanish on the way to the first layers",
-        ("VanishingGradient",),
-        ("MissingGradient", *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        ("VanishingGradient.abs_mean",),
+        ("VanishingGradient", "MissingGradient", *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
         "Use ReLU or GELU between the layers, with normalisation or residual connections.",
+        is_of_tensor=True,
     ),
     Cause(
         "diverging",
@@ -236,8 +295,9 @@ CAUSES: Final = (
     Cause(
         "not_finite",
         "A number is not finite",
-        ("NonFinite", "ExplodingTensor"),
+        ("NonFinite", "ExplodingTensor", "IneffectiveSteps.skipped"),
         (*_UNSTABLE, *_NOT_LEARNING, *_NO_GRADIENT, *_NO_UPDATE),
+        is_of_tensor=True,
     ),
     # Generalisation
     Cause(
@@ -245,8 +305,7 @@ CAUSES: Final = (
         "Nothing is learned that holds for other data",
         ("GeneralisationGap.best_validation_percent",),
         ("PlateauedLoss", "LossNotDecreasing", "Confusion"),
-        "Check that each input has its own label: print some rows of a batch, and look for a "
-        "shuffle of one of them. If they belong together, the inputs do not determine the labels.",
+        "Check with some rows of a batch that each input has its own label.",
     ),
     Cause(
         "overfitting",
@@ -264,6 +323,7 @@ CAUSES: Final = (
         "The model predicts the same for all inputs",
         ("OutputContract.output_range",),
         (*_NOT_LEARNING, *_NO_GRADIENT),
+        is_of_tensor=True,
     ),
     Cause(
         "not_learning",
@@ -282,6 +342,7 @@ CAUSES: Final = (
         "The replicas of the model are not equal",
         ("ReplicaDivergence",),
         (*_UNSTABLE, *_NOT_LEARNING),
+        is_of_tensor=True,
     ),
     # System
     Cause("stalled", "The training stalls", ("StalledTrainingRule",)),

@@ -58,6 +58,9 @@ class Explanation:
     @property
     def change(self) -> str:
         """What to change."""
+        stops = (symptom.evidence.stopped_by for symptom in self.symptoms)
+        if self.cause.is_of_gradients and (stop := next(filter(None, stops), None)):
+            return f"Remove what stops the gradient: {stop}."
         return self.cause.change or self.shown_by.evidence.remedy
 
 
@@ -93,33 +96,25 @@ class Diagnosis:
 def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
     """Return the findings of rules, by configured name: a class name in older findings."""
     return [
-        Symptom(name, of.rule or name.partition(":")[0], of)
+        Symptom(name, name.partition(":")[0] if of.rule is None else of.rule, of)
         for name, of in evidence.items()
         if of is not None
     ]
 
 
-def diagnose(symptoms: Iterable[Symptom], *, before: str = "") -> Diagnosis | None:
+def diagnose(symptoms: Iterable[Symptom]) -> Diagnosis | None:
     """Return the causes of findings; None without findings that the table knows.
 
     A cause is possible if one of its findings was made. Of the possible causes, the first is the
     one that explains most findings; then the one that was seen first; then the first in the table.
 
-    Args:
-        symptoms: The findings of a run so far.
-        before: Name of the cause that was first so far: it stays unless another explains more.
+    So while a run trains, the first cause changes only if another one explains more findings.
     """
     found = sorted(symptoms, key=lambda symptom: symptom.evidence.first_step)
     possible = [one for cause in CAUSES if (one := _explanation(cause, found)) is not None]
     if not possible:
         return None
     ranked = sorted(possible, key=lambda one: one.support, reverse=True)
-    first = ranked[0]
-    for one in ranked:
-        if one.cause.name == before and len(one.symptoms) == len(first.symptoms):
-            ranked.remove(one)
-            ranked.insert(0, one)
-            break
     others = tuple(symptom for symptom in found if symptom not in ranked[0].symptoms)
     return Diagnosis(tuple(ranked[:_MAX_CAUSES]), others)
 

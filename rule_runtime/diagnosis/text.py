@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rule_runtime.diagnosis.diagnosis import Diagnosis, Symptom
 
 __all__ = ["alternative", "finding_line", "headline"]
 
+_WORKER: Final = "worker_"
+
 
 def headline(diagnosis: Diagnosis) -> str:
-    """Return the cause, with the tensor, step and rank at which it was seen first."""
+    """Return the cause with the step at which it was seen first, and the tensor and rank."""
     first = diagnosis.explanations[0]
     evidence = first.shown_by.evidence
-    at = f"at step {evidence.first_step}"
-    where = f" in {evidence.tensor}" if evidence.tensor else ""
-    rank = f" ({evidence.worker})" if evidence.worker else ""
-    return f"{first.cause.title}: seen {at}{where}{rank}"
+    where = f" in {evidence.tensor}" if first.cause.is_of_tensor and evidence.tensor else ""
+    rank = evidence.worker.removeprefix(_WORKER)
+    of_rank = f", on rank {rank}" if rank not in ("", "0") else ""
+    text = f"{first.cause.title}: seen at step {evidence.first_step}{where}{of_rank}"
+    return " ".join(text.split())  # names come from files
 
 
 def finding_line(symptom: Symptom) -> str:
@@ -28,7 +33,7 @@ def alternative(diagnosis: Diagnosis) -> str:
     if len(diagnosis.explanations) == 1:
         return ""
     first, second = diagnosis.explanations[:2]
-    if len(second.symptoms) < len(first.symptoms):
+    if len(second.symptoms) < len(first.symptoms) or second.change == first.change:
         return ""
     return (
         f"If that does not help: {second.cause.title[0].lower()}{second.cause.title[1:]}. "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANY_MEASURE", "Evidence", "completed", "completed_for_silence"]
 
+_BUILT_IN: Final = "rule_runtime.rules."
 ANY_MEASURE: Final = "*"
 """Stands for all measures of a rule."""
 _MEASURE: Final = "check"
@@ -41,7 +42,8 @@ class Evidence(JsonRecord):
         last_step: Global step of the last finding so far; by default `step`.
         count: Number of steps with a finding so far.
         mode_step: The step's number within its mode; None if unknown.
-        rule: Class name of the rule; None in findings of earlier versions.
+        rule: Name of the built-in rule, or of the one that a custom rule extends; "" for others,
+            None in findings of earlier versions.
         is_fatal: Whether the run cannot recover; None if it may.
         stopped_by: What keeps a gradient from the tensor; None if unknown.
     """
@@ -103,9 +105,8 @@ class Evidence(JsonRecord):
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     """Return the evidence with its rule; that of a text-only finding with step, tensor, remedy."""
-    evidence = _of_rule(evidence, rule)
     if evidence.mode:
-        return evidence
+        return _of_rule(evidence, rule)
     rows = step.tensors()
     prefix = evidence.sentence.partition(": ")[0]
     tensor = evidence.tensor or (prefix if prefix in rows.names else "")
@@ -113,18 +114,20 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     if not evidence.sentence.startswith(tensor):
         evidence = replace(evidence, sentence=f"{tensor}: {evidence.sentence}")
     evidence = replace(evidence, tensor=tensor, worker=workers.get(tensor, step.workers[0]))
-    return _at_step(evidence, rule, step.step, step.mode)
+    return _of_rule(_at_step(evidence, rule, step.step, step.mode), rule)
 
 
 def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:
     """Return the evidence of a run that saves nothing, completed for its last step or -1."""
-    evidence = _of_rule(evidence, rule)
-    return evidence if evidence.mode else _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
+    if not evidence.mode:
+        evidence = _at_step(evidence, rule, max(step, 0), ModeKeys.GLOBAL)
+    return _of_rule(evidence, rule)
 
 
 def _of_rule(evidence: Evidence, rule: type[Rule]) -> Evidence:
+    own = (kind.__name__ for kind in rule.__mro__ if kind.__module__.startswith(_BUILT_IN))
     is_fatal = not {evidence.measure, ANY_MEASURE}.isdisjoint(rule.fatal_measures)
-    return replace(evidence, rule=rule.__name__, is_fatal=is_fatal or None)
+    return replace(evidence, rule=next(own, ""), is_fatal=evidence.is_fatal or is_fatal or None)
 
 
 def _at_step(evidence: Evidence, rule: type[Rule], step: int, mode: ModeKeys) -> Evidence:

@@ -118,6 +118,13 @@ def _of_loss(judged: str, *, is_beside: bool = False) -> Measure:
     return replace(LOSS, note=note, is_beside=is_beside)
 
 
+_NO_GRADIENT: Final = Measure(
+    "L2 norm",
+    _of_rows(_norm),
+    agreement=Agreement.ZERO,
+    note="The rule counts the saved steps at which it is zero.",
+    prefix="gradient/",
+)
 _UNCHANGED: Final = Measure(
     "least change since the step saved before, of its size",
     _least_ratios,
@@ -140,6 +147,9 @@ MEASURES: Final[dict[str, Measure]] = {
             ("l2", "L2 norm", ""),
         )
     },
+    "nan_in_inputs": Measure("number of NaN", _statistic("nan"), "elements"),
+    "inf_in_inputs": Measure("number of infinite elements", _statistic("inf"), "elements"),
+    "zero_gradient": Measure("mean absolute value", _statistic("abs_mean")),
     "minimum": Measure("smallest element", _statistic("min")),
     "variance": Measure("variance", _of_rows(lambda row: float(row[_AT["std"]]) ** 2)),
     "rms": Measure(
@@ -165,13 +175,8 @@ MEASURES: Final[dict[str, Measure]] = {
         Agreement.NONE,
         "The rule counts units that are hardly ever active; its threshold is one of units.",
     ),
-    "saved_steps_without_gradient": Measure(
-        "L2 norm",
-        _of_rows(_norm),
-        agreement=Agreement.ZERO,
-        note="The rule counts the saved steps at which it is zero.",
-        prefix="gradient/",
-    ),
+    "saved_steps_without_gradient": _NO_GRADIENT,
+    "saved_steps_without_any_gradient": _NO_GRADIENT,
     "norm_of_all_gradients": Measure("L2 norm of all gradients together", None),
     "least_update_ratio": Measure(
         "least change in a step, of its norm",
@@ -193,6 +198,7 @@ MEASURES: Final[dict[str, Measure]] = {
     ),
     "unchanged_steps": _UNCHANGED,
     "unchanged_saved_steps": _UNCHANGED,
+    "all_unchanged_saved_steps": _UNCHANGED,
     "loss_rise_percent": _of_loss("by how many percent the loss rose"),
     "loss_fall_percent": _of_loss("by how many percent the loss fell"),
     "loss_decrease_percent": _of_loss("by how many percent the loss fell"),

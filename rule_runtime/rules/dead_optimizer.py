@@ -23,6 +23,7 @@ __all__ = ["DeadOptimizer"]
 
 _ACCUMULATED: Final = 250
 """Required steps while no parameter has changed, because gradients may be accumulated."""
+_NOTHING_MOVES: Final = "all_unchanged_saved_steps"
 _HALF: Final = frozenset({"float16", "bfloat16"})
 
 
@@ -47,6 +48,7 @@ class DeadOptimizer(Rule):
 
     collections = saved_every(10, "weights", "biases", "gradients")
     only_training = "in mode {} no parameter changes"
+    fatal_measures = (_NOTHING_MOVES,)
 
     def needs(self) -> Needs:
         """Return `patience` steps after the first."""
@@ -80,7 +82,8 @@ class DeadOptimizer(Rule):
         message = f"has a gradient, of mean size {gradients.of(pairs.rows)[at]:.3g}, and has not "
         message += f"changed for {streaks[at]} saved steps ({int(is_dead.sum())} of "
         message += f"{len(pairs.rows)} parameters)"
-        measured = ("unchanged_saved_steps", float(streaks[at]), self.patience)
+        measure = "unchanged_saved_steps" if memory["has_moved"] else _NOTHING_MOVES
+        measured = (measure, float(streaks[at]), self.patience)
         return finding(self, step, (pairs.rows, at), measured, message)
 
 

@@ -16,6 +16,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import missing_values
+from rule_runtime.facts.model_inputs import MODEL_INPUT
 from rule_runtime.facts.saved_tensors import finite_means, largest_count, num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
@@ -47,6 +48,7 @@ _IGNORED: Final = (
     "Check how labels and padding are made: -100 marks what must not count. Skip batches without "
     "any other label."
 )
+_INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold, or clip gradients."
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
@@ -109,7 +111,9 @@ class NonFinite(Rule):
             measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
         if phase is not _Phase.PARAMETERS and (empty := _losses_of_nothing(step)):
             message += f"; all targets of {empty[0]} are negative, so it ignores them"
-            remedy = _IGNORED
+            measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
+        elif phase is _Phase.LAYERS and re.search(MODEL_INPUT, rows.names[at]):
+            measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
 

@@ -75,7 +75,7 @@ class VanishingGradient(Rule):
         at, where = _vanishing_layer(step, rows.workers[at], found) or (at, "")
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         message = f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}{where}"
-        measured = ("abs_mean", sizes[at], self.threshold)
+        measured = ("abs_mean" if sizes[at] else "zero_gradient", sizes[at], self.threshold)
         owner = gradients.owners[at] or rows.names[at]
         cause = None if sizes[at] else stopped_by(step, owner, rows.workers[at])
         return finding(self, step, (rows, at), measured, message, stopped_by=cause)

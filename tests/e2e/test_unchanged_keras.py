@@ -89,7 +89,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
     # Both ask for it, at the same step; the one that is evaluated first is named.
     assert stop["RuleConfigurationName"] in RULES
     assert stop["Evidence"]["step"] == 10
-    assert stop["Reason"].startswith(SENTENCES[stop["RuleConfigurationName"]])
+    assert SENTENCES[stop["RuleConfigurationName"]] in stop["Reason"]
     assert stop["Reason"] in done.stderr
 
     # The script went on behind `fit`, and ended by itself.

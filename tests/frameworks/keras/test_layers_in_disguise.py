@@ -70,7 +70,7 @@ def found(folder: Path, style: str, own: list[Any], loss: Any, labels: Any = CLA
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("from_logits", [True, False])
 def test_a_softmax_counts_with_the_loss(style: str, from_logits: bool, tmp_path: Path) -> None:
-    own = [layers.Dense(16, "relu"), layers.Dense(4), layers.Dropout(0.2), layers.Softmax()]
+    own = [layers.Dense(16, "relu"), layers.Dropout(0.2), layers.Dense(4), layers.Softmax()]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
     own.append(layers.Reshape((4,)))
     assert bool(found(tmp_path, style, own, loss)) is from_logits
@@ -79,8 +79,8 @@ def test_a_softmax_counts_with_the_loss(style: str, from_logits: bool, tmp_path:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("from_logits", [True, False])
 def test_a_sigmoid_counts_with_the_loss(style: str, from_logits: bool, tmp_path: Path) -> None:
-    own = [layers.Dense(16, "relu"), layers.Dense(1), layers.BatchNormalization()]
-    own += [layers.Dropout(0.1), layers.Activation("sigmoid")]
+    own = [layers.Dense(16, "relu"), layers.Dropout(0.1), layers.Dense(1)]
+    own += [layers.BatchNormalization(), layers.Activation("sigmoid")]
     loss = keras.losses.BinaryCrossentropy(from_logits=from_logits)
     assert found(tmp_path, style, own, loss, BITS) == (TWICE if from_logits else set())
 

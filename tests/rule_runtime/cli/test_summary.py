@@ -44,7 +44,7 @@ def test_a_session_of_many_runs_fits_too(tmp_path: Path) -> None:
         train(tmp_path / name, is_sick=number % 2 == 0)
     status, output = invoke("evaluate", tmp_path, "--pack", "recommended")
     assert status == 1
-    assert "run-1: A number is not finite: seen at step 0 in loss (worker_0)" in output
+    assert "run-1: A number is not finite: seen at step 0 in loss. Change: " in output
     assert "... and 5 more; `-v` shows them" in output
     assert "16 runs of 32 without a finding" in output
     assert len(output.splitlines()) <= MAX_LINES

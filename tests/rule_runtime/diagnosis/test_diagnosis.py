@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +16,7 @@ from rule_runtime.diagnosis.text import alternative, finding_line, headline
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.registry import available_rules
 
+ROOT = Path(__file__).parents[3]
 BY_NAME = {cause.name: cause for cause in CAUSES}
 WITHOUT_CAUSE = {"SimilarAcrossRuns", "WeightUpdateRatio"}
 """A comparison of runs, and a ratio that may be too small or too large."""
@@ -35,8 +40,8 @@ def finding(kind: str, step: int = 0, rule: str | None = None) -> Symptom:
     return symptoms_of({name: evidence})[0]
 
 
-def diagnosed(*symptoms: Symptom, before: str = "") -> Diagnosis:
-    diagnosis = diagnose(symptoms, before=before)
+def diagnosed(*symptoms: Symptom) -> Diagnosis:
+    diagnosis = diagnose(symptoms)
     assert diagnosis is not None
     return diagnosis
 
@@ -57,9 +62,19 @@ def test_the_table_knows_each_rule() -> None:
 @pytest.mark.parametrize(
     ("kinds", "cause"),
     [
-        (("VanishingGradient", "DeadOptimizer", "LearningRateTooLow"), "vanishing_gradient"),
-        (("LearningRateTooHigh", "DeadRelu", "VanishingGradient"), "learning_rate_too_high"),
-        (("DeadRelu", "VanishingGradient", "MissingGradient"), "inactive_relu"),
+        (
+            ("VanishingGradient.abs_mean", "DeadOptimizer.x", "LearningRateTooLow"),
+            "vanishing_gradient",
+        ),
+        (
+            ("LearningRateTooHigh.least_update_ratio", "DeadRelu", "VanishingGradient.abs_mean"),
+            "learning_rate_too_high",
+        ),
+        (("LearningRateTooHigh.learning_rate",), "shrinkage_too_weak"),
+        (("DeadRelu", "VanishingGradient.zero_gradient", "MissingGradient"), "inactive_relu"),
+        (("DeadOptimizer.all_unchanged_saved_steps",), "no_optimizer_step"),
+        (("DeadOptimizer.unchanged_saved_steps",), "parameters_not_in_optimizer"),
+        (("NonFinite.nan_in_inputs", "LossDiverging"), "missing_values"),
         (("NonFinite.growth",), "learning_rate_too_high"),
         (("NonFinite.nan",), "not_finite"),
         (("LossSpike",), "loss_spikes"),
@@ -69,7 +84,10 @@ def test_the_table_knows_each_rule() -> None:
             ("GeneralisationGap.best_validation_percent", "PlateauedLoss"),
             "labels_do_not_belong_to_inputs",
         ),
-        (("LossInputMismatch", "LearningRateTooHigh", "NonFinite.inf"), "wrong_loss_formula"),
+        (
+            ("LossInputMismatch", "LearningRateTooHigh.least_update_ratio", "NonFinite.inf"),
+            "wrong_loss_formula",
+        ),
         (("PoorWeightInitialization.initial_value", "DeadRelu"), "constant_initial_weights"),
         (("PoorWeightInitialization.gain", "SaturatedActivation"), "initial_scale"),
     ],
@@ -78,6 +96,16 @@ def test_the_cause_explains_most_findings(kinds: tuple[str, ...], cause: str) ->
     found = diagnosed(*(finding(kind, step) for step, kind in enumerate(kinds)))
     assert causes(found)[0] == cause
     assert not found.others
+
+
+def test_the_table_knows_each_measure() -> None:
+    """A measure is a literal in the file of its rule, or in that of a fact."""
+    folders = [ROOT / "rule_runtime" / name for name in ("rules", "facts", "numerics")]
+    texts = [file.read_text() for folder in folders for file in folder.glob("*.py")]
+    literals = {text for file in texts for text in re.findall(r'"(\w+)"', file)}
+    literals |= {"nan_in_inputs", "inf_in_inputs"}  # composed
+    kinds = {kind for cause in CAUSES for kind in (*cause.shown_by, *cause.explains)}
+    assert {kind.partition(".")[2] for kind in kinds} - {""} <= literals
 
 
 def test_of_two_causes_that_explain_as_much_the_earlier_one_is_first() -> None:
@@ -89,14 +117,19 @@ def test_of_two_causes_that_explain_as_much_the_earlier_one_is_first() -> None:
 
 
 def test_a_cause_stays_until_another_explains_more() -> None:
-    first = finding("DeadRelu", 5)
-    earlier = finding("SaturatedActivation", 2)  # of a slower rank
-    assert causes(diagnosed(first, earlier))[0] == "saturated_units"
-    assert causes(diagnosed(first, earlier, before="inactive_relu"))[0] == "inactive_relu"
-    more = finding("LearningRateTooHigh", 9)
-    assert causes(diagnosed(first, earlier, more, before="inactive_relu"))[0] == (
-        "learning_rate_too_high"
-    )
+    first, later = finding("DeadRelu", 2), finding("SaturatedActivation", 5)
+    assert causes(diagnosed(first, later))[0] == "inactive_relu"
+    more = finding("LearningRateTooHigh.least_update_ratio", 9)
+    assert causes(diagnosed(first, later, more))[0] == "learning_rate_too_high"
+
+
+def test_the_operation_that_stops_a_gradient_is_what_to_change() -> None:
+    cut = finding("MissingGradient", 9)
+    cut = cut._replace(evidence=replace(cut.evidence, stopped_by="`round` at train.py:5"))
+    zero = finding("VanishingGradient.zero_gradient", 9)
+    explanation = diagnosed(cut, zero).explanations[0]
+    assert explanation.cause.name == "gradient_is_cut"
+    assert explanation.change == "Remove what stops the gradient: `round` at train.py:5."
 
 
 def test_a_custom_rule_has_no_cause_and_does_not_hide_one() -> None:
@@ -110,19 +143,23 @@ def test_a_rule_is_known_by_its_class_whatever_its_configured_name() -> None:
     assert causes(diagnosed(renamed)) == ["inactive_relu"]
     older = finding("DeadRelu:threshold_layer=90")
     assert causes(diagnosed(older)) == ["inactive_relu"]
+    assert diagnose([finding("DeadRelu", rule="")]) is None  # a custom rule of the same name
 
 
 def test_words() -> None:
-    found = diagnosed(finding("LearningRateTooHigh", 4))
-    assert (
-        headline(found) == "The learning rate is too high: seen at step 4 in fc.weight (worker_0)"
-    )
+    found = diagnosed(finding("LearningRateTooHigh.least_update_ratio", 4))
+    assert headline(found) == "The learning rate is too high: seen at step 4"
     assert finding_line(found.explanations[0].shown_by) == (
         "LearningRateTooHigh at step 4: fc.weight: is wrong"
     )
     assert alternative(found) == ""
     assert found.to_json()["Cause"] == "learning_rate_too_high"
     assert diagnosed(finding("DeadRelu")).explanations[0].change == "Mend DeadRelu."
+    dead = finding("DeadRelu", 7)
+    dead = dead._replace(evidence=replace(dead.evidence, worker="worker_3", tensor="a\nb"))
+    assert headline(diagnosed(dead)) == (
+        "ReLU units are never active: seen at step 7 in a b, on rank 3"
+    )
 
 
 KINDS = sorted({kind for cause in CAUSES for kind in (*cause.shown_by, *cause.explains)})
