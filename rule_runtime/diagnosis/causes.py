@@ -65,7 +65,7 @@ CAUSES: Final = (
     # Data
     Cause(
         "missing_values",
-        "The inputs have missing values",
+        "The data has values that are not finite",
         ("NonFinite.nan_in_inputs", "NonFinite.inf_in_inputs"),
         _WIDE,
         is_of_tensor=True,

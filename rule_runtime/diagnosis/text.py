@@ -9,13 +9,16 @@ from rule_runtime.diagnosis.diagnosis import Diagnosis, Symptom
 __all__ = ["alternative", "finding_line", "headline"]
 
 _WORKER: Final = "worker_"
+_COUNTS: Final = "optimizer_steps/"
+"""Prefix of what the hook counts, which no layer of the script has."""
 
 
 def headline(diagnosis: Diagnosis) -> str:
     """Return the cause with the step at which it was seen first, and the tensor and rank."""
     first = diagnosis.explanations[0]
     evidence = first.shown_by.evidence
-    where = f" in {evidence.tensor}" if first.cause.is_of_tensor and evidence.tensor else ""
+    is_named = first.cause.is_of_tensor and not evidence.tensor.startswith(_COUNTS)
+    where = f" in {evidence.tensor}" if is_named and evidence.tensor else ""
     rank = evidence.worker.removeprefix(_WORKER)
     of_rank = f", on rank {rank}" if rank not in ("", "0") else ""
     text = f"{first.cause.title}: seen at step {evidence.first_step}{where}{of_rank}"
@@ -33,7 +36,8 @@ def alternative(diagnosis: Diagnosis) -> str:
     if len(diagnosis.explanations) == 1:
         return ""
     first, second = diagnosis.explanations[:2]
-    if len(second.symptoms) < len(first.symptoms) or second.change == first.change:
+    is_as_good = len(second.symptoms) == len(first.symptoms)
+    if not is_as_good or second.shown_by is first.shown_by or second.change == first.change:
         return ""
     return (
         f"If that does not help: {second.cause.title[0].lower()}{second.cause.title[1:]}. "

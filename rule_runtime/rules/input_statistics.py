@@ -116,8 +116,9 @@ class InputStatistics(Rule):
             rms, size = math.sqrt(loss.targets.mean_square), math.sqrt(loss.outputs.mean_square)
             limit = _FAR * max(self.max_rms, size)
             if self._lasts(streaks, loss.key, is_bad=rms > limit):
-                text = f"{loss.name}: has targets with a root mean square of {rms:.3g}, where "
-                text += f"outputs are {size:.3g}: they are not scaled"
+                text = f"{loss.name}: has targets with a root mean square of {rms:.3g}"
+                text += f", where outputs are {size:.3g}" if math.isfinite(size) else ""
+                text += ": they are not scaled"
                 one = IssueFound(text, measure="rms", value=rms, threshold=limit, remedy=_TARGETS)
                 found.append(one)
         return issue_or_advice(step, found[0]) if found else None

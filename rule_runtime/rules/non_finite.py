@@ -48,6 +48,8 @@ _IGNORED: Final = (
     "Check how labels and padding are made: -100 marks what must not count. Skip batches without "
     "any other label."
 )
+_OF_LOSS: Final = "Loss_input_0"
+"""Outputs of the model, which a loss gets."""
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold, or clip gradients."
 _TREES: Final = "trees/"
@@ -112,7 +114,7 @@ class NonFinite(Rule):
         if phase is not _Phase.PARAMETERS and (empty := _losses_of_nothing(step)):
             message += f"; all targets of {empty[0]} are negative, so it ignores them"
             measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
-        elif phase is _Phase.LAYERS and re.search(MODEL_INPUT, rows.names[at]):
+        elif phase is _Phase.LAYERS and _is_of_data(rows, at):
             measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
@@ -125,6 +127,14 @@ def _note_growth(step: StepView, memory: Memory) -> None:
     if largest > 0:
         memory["growth"] = largest / memory.get("largest", largest)
         memory["largest"] = largest
+
+
+def _is_of_data(rows: TensorRows, at: int) -> bool:
+    """Return whether the first bad tensor is data: an input, as one of the model or a target."""
+    given = (name for name in rows.names if re.search(MODEL_INPUT, name))
+    bad = {rows.names[row] for row in _not_finite(_Phase.LAYERS, rows)}
+    is_input = re.search(r"_input_\d+$", rows.names[at]) is not None
+    return is_input and any(name in bad for name in given if not name.endswith(_OF_LOSS))
 
 
 def _losses_of_nothing(step: StepView) -> list[str]:

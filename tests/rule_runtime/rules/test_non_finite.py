@@ -138,6 +138,35 @@ def test_what_a_step_gives(tensors: dict[str, Any], mode: ModeKeys, letter: str)
     assert letters(make_run(tensors, mode=mode).outcomes(NonFinite())) == letter
 
 
+@table(
+    "bad, measure",
+    {
+        "the input of the model": (("Net_input_0", "a_input_0", "a_output_0"), "nan_in_inputs"),
+        "the targets": (("a_input_0", "MSELoss_input_1"), "nan_in_inputs"),
+        "outputs alone": (("a_output_0", "MSELoss_input_0"), "nan"),
+        "an output before": (("a_output_0", "b_output_0", "Net_input_0"), "nan"),
+    },
+)
+def test_data_that_is_not_finite_is_named(bad: tuple[str, ...], measure: str) -> None:
+    nan = np.array([1.0, np.nan])
+    loss = {"CrossEntropyLoss_output_0": np.float32(np.nan)}
+    others = {name: nan for name in bad if name not in STEP}
+    evidence = evidence_of(outcome_of({**dict.fromkeys(bad, nan), **others, **loss}))
+    assert evidence.measure == measure
+
+
+@pytest.mark.parametrize(("grown", "is_named"), [(99.0, False), (101.0, True)])
+def test_an_update_that_was_too_large_is_named(grown: float, is_named: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",))
+    trial.step(0, STEP)
+    bad = {"Net_a.weight": grown * np.ones((2, 3)), "CrossEntropyLoss_output_0": np.float32(np.nan)}
+    trial.step(1, {**STEP, **bad})
+    evidence = evidence_of(trial.outcomes(NonFinite())[-1])
+    assert (evidence.measure == "growth") is is_named
+    assert ("the largest weight grew 1e+02 times" in evidence.sentence) is is_named
+
+
 def test_of_equal_places_the_first_worker_is_reported() -> None:
     trial = TrialBuilder(num_workers=2)
     for worker in ("worker_1", "worker_0"):
