@@ -25,7 +25,6 @@ from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
 from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
-from rule_runtime.diagnosis.text import headline
 from rule_runtime.engine.outcome import RuleStatus, counted
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ class StopJobService:
             return reason
         num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())
         known = f"by {num} of {counted(len(states), 'rule')} so far"
-        return replace(reason, text=f"{headline(diagnosis)}, {known}; {reason.text}")
+        return replace(reason, text=f"{diagnosis.headline}, {known}; {reason.text}")
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; always true for direct invocations."""

@@ -12,7 +12,6 @@ from rich.segment import ControlType
 
 from rule_runtime.cli.tables import harmless
 from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
-from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.stop_policy import StopPolicy
@@ -86,8 +85,8 @@ class SessionMessages:
         diagnosis = diagnose(symptoms_of(found))
         if diagnosis is not None:
             self._diagnoses[run.run.name] = diagnosis
-            if diagnosis.explanations[0].cause.name != named:
-                self.line(f"{of_run}{headline(diagnosis)}", style="bold red")
+            if diagnosis.first.cause.name != named:
+                self.line(f"{of_run}{diagnosis.headline}", style="bold red")
 
     def end(self, end: ProcessEnd) -> None:
         """Send the result of the command."""
@@ -105,8 +104,8 @@ class SessionMessages:
         details = f"{details}; rules that found issues: {found}"
         for name, diagnosis in self._diagnoses.items():
             of_run = f"{name}: " if len(self._diagnoses) > 1 else ""
-            change = diagnosis.explanations[0].change
-            details += f"\n{of_run}{headline(diagnosis)}. Change: {change}"
+            change = diagnosis.first.change
+            details += f"\n{of_run}{diagnosis.headline}. Change: {change}"
         self._send(details, None, status, None, details)
 
     def broke_off(self, error: BaseException) -> None:

@@ -180,6 +180,9 @@ def _print(job: str, described: dict[str, Any], urls: dict[str, str], *, is_verb
     reason = described.get("FailureReason")
     job_status += f": {reason}" if reason else ""
     console.print(Text(harmless(f"{job}: {job_status}"), style="bold"), soft_wrap=True)
+    if diagnosis := described.get("Diagnosis"):
+        console.print(Text(harmless(diagnosis["Headline"]), style="bold red"), soft_wrap=True)
+        console.print(Text(harmless(f"Change: {diagnosis['Change']}")), soft_wrap=True)
     rules = described[_STATUSES]
     silent = [rule for rule in rules if _is_silent(rule)]
     shown = rules if is_verbose else [rule for rule in rules if rule not in silent]

@@ -12,7 +12,6 @@ from rich.text import Text
 from rule_runtime.cli.evaluation import displayed_status
 from rule_runtime.cli.tables import harmless
 from rule_runtime.diagnosis.diagnosis import Diagnosis
-from rule_runtime.diagnosis.text import alternative, finding_line, headline
 from rule_runtime.engine.outcome import RuleStatus, counted, status_details, without_api_prefix
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -114,25 +113,25 @@ def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | 
 
     Of several runs, only the cause and the change are shown.
     """
-    first = diagnosis.explanations[0]
+    first = diagnosis.first
     if prefix:
-        yield _line(prefix, f"{headline(diagnosis)}. Change: {first.change}", "bold red"), None
+        yield _line(prefix, f"{diagnosis.headline}. Change: {first.change}", "bold red"), None
         return
-    yield _line("", headline(diagnosis), "bold red"), 2
+    yield _line("", diagnosis.headline, "bold red"), 2
     shown = [*first.symptoms[:_MAX_EVIDENCE]]
     if first.shown_by not in shown:
         shown[-1] = first.shown_by
     for symptom in shown:
         num_lines = 3 if symptom is first.shown_by or len(shown) <= _FEW_EVIDENCE else 1
-        yield _line("  ", finding_line(symptom)), num_lines
+        yield _line("  ", symptom.line), num_lines
     if len(first.symptoms) > len(shown):
         more = counted(len(first.symptoms) - len(shown), "more finding")
         yield Text(f"  and {more} with the same cause; `-v` shows them"), 1
     yield _line("Change: ", first.change, "bold"), _MAX_LINES_OF_ONE
-    if other := alternative(diagnosis):
+    if other := diagnosis.alternative:
         yield _line("", other), 3
     for symptom in diagnosis.others[:_MAX_OTHERS]:
-        yield _line("also: ", finding_line(symptom)), 2
+        yield _line("also: ", symptom.line), 2
     if len(diagnosis.others) > _MAX_OTHERS:
         more = counted(len(diagnosis.others) - _MAX_OTHERS, "more finding")
         yield Text(f"also: {more}; `-v` shows them"), 1
@@ -140,11 +139,11 @@ def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | 
 
 def diagnosis_text(diagnosis: Diagnosis) -> Text:
     """Return the cause and the change, whole."""
-    first = diagnosis.explanations[0]
+    first = diagnosis.first
     lines = [
-        _line("", headline(diagnosis), "bold red"),
+        _line("", diagnosis.headline, "bold red"),
         _line("Change: ", first.change, "bold"),
-        _line("", alternative(diagnosis)),
+        _line("", diagnosis.alternative),
     ]
     return Text("\n").join(line for line in lines if line.plain)
 

@@ -14,6 +14,9 @@ from rule_runtime.engine.evidence import Evidence
 
 __all__ = ["Diagnosis", "Explanation", "Symptom", "diagnose", "symptoms_of"]
 
+_WORKER: Final = "worker_"
+_COUNTS: Final = "optimizer_steps/"
+"""Prefix of what the hook counts, which no layer of the script has."""
 _MAX_CAUSES: Final = 3
 """Maximum causes of a diagnosis: a person tries them one after another."""
 
@@ -30,6 +33,11 @@ class Symptom(NamedTuple):
     name: str
     rule: str
     evidence: Evidence
+
+    @property
+    def line(self) -> str:
+        """The finding in one line, with the step at which it was made first."""
+        return f"{self.name} at step {self.evidence.first_step}: {self.evidence.sentence}"
 
     def is_one_of(self, kinds: Iterable[str]) -> bool:
         """Return whether it is called so in the table: `Rule` or `Rule.measure`."""
@@ -76,13 +84,40 @@ class Diagnosis:
     explanations: tuple[Explanation, ...]
     others: tuple[Symptom, ...]
 
+    @property
+    def first(self) -> Explanation:
+        """The best explanation."""
+        return self.explanations[0]
+
+    @property
+    def headline(self) -> str:
+        """The cause with the step at which it was seen first, and the tensor and rank."""
+        cause, evidence = self.first.cause, self.first.shown_by.evidence
+        is_named = cause.is_of_tensor and not evidence.tensor.startswith(_COUNTS)
+        where = f" in {evidence.tensor}" if is_named and evidence.tensor else ""
+        rank = evidence.worker.removeprefix(_WORKER)
+        of_rank = f", on rank {rank}" if rank not in ("", "0") else ""
+        text = f"{cause.title}: seen at step {evidence.first_step}{where}{of_rank}"
+        return " ".join(text.split())  # names come from files
+
+    @property
+    def alternative(self) -> str:
+        """The next cause and its change; "" if no other explains as many findings."""
+        for second in self.explanations[1:2]:
+            is_as_good = len(second.symptoms) == len(self.first.symptoms)
+            is_other = second.shown_by is not self.first.shown_by
+            if is_as_good and is_other and second.change != self.first.change:
+                title = second.cause.title
+                return f"If that does not help: {title[0].lower()}{title[1:]}. {second.change}"
+        return ""
+
     def to_json(self) -> dict[str, Any]:
         """Return the first cause with its findings, and the names of the other causes."""
         first, *further = self.explanations
         shown = first.shown_by.evidence
         return {
             "Cause": first.cause.name,
-            "Title": first.cause.title,
+            "Headline": self.headline,
             "Step": shown.first_step,
             "Tensor": shown.tensor,
             "Worker": shown.worker,

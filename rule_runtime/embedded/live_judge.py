@@ -11,7 +11,6 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
 from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
-from rule_runtime.diagnosis.text import headline
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus
@@ -110,7 +109,7 @@ class LiveJudge:
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops.stops(name, state.evidence):
                 evidence, diagnosis = state.evidence, self._diagnosis()
-                cause = "" if diagnosis is None else f"{headline(diagnosis)}; "
+                cause = "" if diagnosis is None else f"{diagnosis.headline}; "
                 now = datetime.fromtimestamp(self._clock(), timezone.utc)
                 return StopFile(
                     reason=cause + (name if evidence is None else f"{name}: {evidence.sentence}"),

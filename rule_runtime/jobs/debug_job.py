@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.job_file import StopFile
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import is_insufficient, needs_more
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
@@ -138,9 +141,9 @@ class DebugJob:
         """Return the job's description with the member names of DescribeTrainingJob.
 
         Every job has `TrainingJobStatus`, `SecondaryStatus`, `DebugHookConfig` and
-        `DebugRuleEvaluationStatuses`. SageMaker jobs also have all other members. The status of
-        other jobs comes from their files: a job is `InProgress` until its hook writes the end
-        marker, so a killed job stays `InProgress`.
+        `DebugRuleEvaluationStatuses`, and the `Diagnosis` of its findings. SageMaker jobs also have
+        all other members. The status of other jobs comes from their files: a job is `InProgress`
+        until its hook writes the end marker, so a killed job stays `InProgress`.
         """
         job = self._files.job_file()
         described = self._described(job)
@@ -150,6 +153,8 @@ class DebugJob:
         if "DebugHookConfig" not in description:
             description["DebugHookConfig"] = configuration.get("DebugHookConfig")
         description["DebugRuleEvaluationStatuses"] = self._summary(job, described)
+        diagnosis = self._diagnosis(job)
+        description["Diagnosis"] = None if diagnosis is None else diagnosis.to_json()
         return description
 
     def rule_job_summary(self) -> list[dict[str, Any]]:
@@ -335,6 +340,15 @@ class DebugJob:
             for status in native_statuses(described)
             if status["RuleConfigurationName"] not in ours
         ]
+
+    def _diagnosis(self, job: JobFile | None) -> Diagnosis | None:
+        results = {name: self._files.result(name, job) for name in self._rules.parameters(job)}
+        found = {}
+        for name, result in results.items():
+            if result is not None and result.evidence is not None:
+                with suppress(ValueError):  # of another version
+                    found[name] = Evidence.from_json(result.evidence)
+        return diagnose(symptoms_of(found))
 
     def _described(self, job: JobFile | None) -> Mapping[str, Any] | None:
         """Return SageMaker's description of the job; None if it runs elsewhere."""

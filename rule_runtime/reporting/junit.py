@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from rule_runtime.diagnosis.text import headline
 from rule_runtime.engine.outcome import NOT_EVALUATED_YET, RuleStatus, status_details
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -42,8 +41,8 @@ def _suite(run: RunVerdicts, required: Collection[str]) -> ET.Element:
     if (diagnosis := run.diagnosis) is not None:
         properties = ET.SubElement(suite, "properties")
         for name, text in (
-            ("diagnosis", headline(diagnosis)),
-            ("change", diagnosis.explanations[0].change),
+            ("diagnosis", diagnosis.headline),
+            ("change", diagnosis.first.change),
         ):
             ET.SubElement(properties, "property", {"name": name, "value": _text(text)})
     suite.extend(tests)

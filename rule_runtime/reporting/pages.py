@@ -14,7 +14,6 @@ require_report_extra("a report", "jinja2")
 from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: E402
 from markupsafe import Markup  # noqa: E402
 
-from rule_runtime.diagnosis.text import alternative, finding_line, headline  # noqa: E402
 from rule_runtime.reporting.axes import number_text  # noqa: E402
 from rule_runtime.reporting.display_text import shown_text  # noqa: E402
 from rule_runtime.reporting.heat_map import heat_map  # noqa: E402
@@ -43,8 +42,6 @@ def _environment() -> Environment:
     environment.filters["number"] = number_text
     for draw in (line_chart, heat_map):
         environment.globals[draw.__name__] = _as_markup(draw)
-    for text in (alternative, finding_line, headline):
-        environment.globals[text.__name__] = text
     return environment
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from lambdas.shared import clients
 from tests.lambdas.conftest import Pipeline
@@ -103,6 +104,20 @@ class TestAJobFileUnderAForeignRoot:
         assert pipeline.stop(own_event(detail)) is None
         (states,) = pages
         assert ":partition" in states["ExpressionAttributeValues"], "jobs are got by key"
+
+
+def test_a_stop_does_not_wait_for_its_cause(pipeline: Pipeline) -> None:
+    create_training_job(pipeline)
+    detail = finding_of(pipeline)
+
+    def fails(**_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Query")
+
+    pipeline.patch.setattr(clients.dynamodb(), "query", fails)
+    assert pipeline.stop(own_event(detail)) is None
+    signal = stop_file(pipeline)
+    assert signal is not None
+    assert signal["Reason"].startswith("gradient/conv.weight: ")
 
 
 class TestDirectInvocations:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
 from hook_layer.storage.local import LocalStore
+from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.result_file import RuleResult, result_place
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
@@ -33,7 +36,13 @@ def root(tmp_path: Path) -> LocalStore:
     return store
 
 
-def tell(root: LocalStore, rule: str, status: RuleStatus, details: str) -> None:
+def tell(
+    root: LocalStore,
+    rule: str,
+    status: RuleStatus,
+    details: str,
+    evidence: Mapping[str, Any] | None = None,
+) -> None:
     result = RuleResult(
         training_job_name="mnist-7",
         run_id="run-1",
@@ -42,6 +51,7 @@ def tell(root: LocalStore, rule: str, status: RuleStatus, details: str) -> None:
         status=status,
         details=details,
         changed_at_ms=1_767_225_600_000,
+        evidence=evidence,
     )
     folder, key = result_place(root.uri, rule)
     LocalStore.from_uri(folder).put(key, json.dumps(result.to_json()).encode())
@@ -63,6 +73,28 @@ def test_a_finding_is_reported_with_its_evidence(root: LocalStore, tmp_path: Pat
     assert status == 1
     assert "loss: is NaN (worker_0)" in output
     assert "2026-01-01 00:00:00" in output
+
+
+def test_the_cause_is_named(root: LocalStore, tmp_path: Path) -> None:
+    evidence = Evidence(
+        step=3,
+        mode="TRAIN",
+        worker="worker_0",
+        tensor="fc\x1b[31m.weight",
+        measure="nan",
+        value=1.0,
+        threshold=0.0,
+        sentence="fc.weight: has NaN",
+        remedy="Lower the learning rate.",
+    ).to_json()
+    tell(root, "NonFinite", RuleStatus.ISSUES_FOUND, "Condition met", evidence)
+    tell(root, "LossSpike", RuleStatus.ISSUES_FOUND, "Condition met", {"step": "of others"})
+    _, output = invoke("status", "mnist-7", "--output-path", tmp_path)
+    assert "A number is not finite: seen at step 3 in fc" in output
+    assert "Change: Lower the learning rate." in output
+    assert "\x1b" not in output
+    _, found = invoke_json("status", "mnist-7", "--output-path", tmp_path)
+    assert found["Diagnosis"]["Cause"] == "not_finite"
 
 
 def test_what_others_wrote_is_no_command_to_the_terminal(root: LocalStore, tmp_path: Path) -> None:

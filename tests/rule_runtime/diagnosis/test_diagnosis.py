@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rule_runtime.diagnosis.causes import CAUSES
 from rule_runtime.diagnosis.diagnosis import Diagnosis, Symptom, diagnose, symptoms_of
-from rule_runtime.diagnosis.text import alternative, finding_line, headline
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.registry import available_rules
 
@@ -113,7 +112,7 @@ def test_of_two_causes_that_explain_as_much_the_earlier_one_is_first() -> None:
     found = diagnosed(late, early)
     assert causes(found) == ["trees_without_splits", "labels_of_one_class"]
     assert found.others == (late,)
-    assert alternative(found).startswith("If that does not help: all labels are of one class. ")
+    assert found.alternative.startswith("If that does not help: all labels are of one class. ")
 
 
 def test_a_cause_stays_until_another_explains_more() -> None:
@@ -148,16 +147,14 @@ def test_a_rule_is_known_by_its_class_whatever_its_configured_name() -> None:
 
 def test_words() -> None:
     found = diagnosed(finding("LearningRateTooHigh.least_update_ratio", 4))
-    assert headline(found) == "The learning rate is too high: seen at step 4"
-    assert finding_line(found.explanations[0].shown_by) == (
-        "LearningRateTooHigh at step 4: fc.weight: is wrong"
-    )
-    assert alternative(found) == ""
+    assert found.headline == "The learning rate is too high: seen at step 4"
+    assert found.first.shown_by.line == ("LearningRateTooHigh at step 4: fc.weight: is wrong")
+    assert found.alternative == ""
     assert found.to_json()["Cause"] == "learning_rate_too_high"
     assert diagnosed(finding("DeadRelu")).explanations[0].change == "Mend DeadRelu."
     dead = finding("DeadRelu", 7)
     dead = dead._replace(evidence=replace(dead.evidence, worker="worker_3", tensor="a\nb"))
-    assert headline(diagnosed(dead)) == (
+    assert diagnosed(dead).headline == (
         "ReLU units are never active: seen at step 7 in a b, on rank 3"
     )
 
@@ -172,7 +169,7 @@ def test_any_findings_have_at_most_three_causes(found: list[tuple[str, int]]) ->
     if diagnosis is None:
         return
     assert 1 <= len(diagnosis.explanations) <= 3
-    first = diagnosis.explanations[0]
+    first = diagnosis.first
     assert first.shown_by in first.symptoms
     assert {*first.symptoms, *diagnosis.others} == {*symptoms}
     assert diagnose(reversed(symptoms)) is not None
