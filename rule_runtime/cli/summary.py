@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, ConsoleOptions
+from rich.containers import Lines
 from rich.text import Text
 
 from rule_runtime.cli.evaluation import displayed_status
@@ -26,7 +27,7 @@ _MAX_ENTRIES: Final = 20
 """Maximum number of texts of one run."""
 _MAX_EVIDENCE: Final = 4
 """Maximum findings below a cause: the earliest, and the one that shows it."""
-_FEW_EVIDENCE: Final = 2
+_FEW_EVIDENCE: Final = 3
 """Number of findings that are all shown in several lines."""
 _MAX_OTHERS: Final = 2
 """Maximum findings that the cause does not explain."""
@@ -67,6 +68,9 @@ class Summary:
         for text, limit in entries[:num_shown]:
             lines = text.wrap(console, options.max_width, overflow="fold")
             most = limit or each
+            if most == 1 and len(lines) > 1:
+                text.truncate(options.max_width, overflow="ellipsis")
+                lines, is_cut = Lines([text]), True
             for line in lines[:most]:
                 line.rstrip()
             if len(lines) > most:
