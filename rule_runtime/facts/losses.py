@@ -289,6 +289,11 @@ class Loss(NamedTuple):
         )
 
     @property
+    def is_of_nothing(self) -> bool:
+        """Whether it is not finite because it ignores all targets."""
+        return self.ignores_all_targets and not math.isfinite(self.value)
+
+    @property
     def has_made_up_targets(self) -> bool:
         """Whether all targets are -1, all 0 or all 1, as in adversarial or contrastive training."""
         of = self.targets

@@ -34,9 +34,8 @@ class _Phase(IntEnum):
 
 
 _REMEDIES: Final = {
-    _Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate or warm it "
-    "up, clip gradients, and continue from an earlier checkpoint. Save every step "
-    "(`--save-interval 1`) to see which tensor was the first.",
+    _Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate, clip "
+    "gradients, and save every step (`--save-interval 1`) to see which tensor was the first.",
     _Phase.LAYERS: "Check this layer and its inputs: values outside the range of half precision, "
     "a division or a logarithm without an epsilon, NaN in the data.",
     _Phase.LOSSES: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
@@ -44,12 +43,8 @@ _REMEDIES: Final = {
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
     "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
 }
-_IGNORED: Final = (
-    "Check how labels and padding are made: -100 marks what must not count. Skip batches without "
-    "any other label."
-)
-_OF_LOSS: Final = "Loss_input_0"
-"""Outputs of the model, which a loss gets."""
+_IGNORED: Final = "Check how labels and padding are made: -100 marks what must not count."
+_OF_LOSS: Final = "Loss_input_0"  # outputs of the model
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold, or clip gradients."
 _TREES: Final = "trees/"
@@ -67,8 +62,7 @@ class NonFinite(Rule):
         * gradients that no optimizer used, up to `patience` steps in a row;
         * one of several losses alone, while the gradients are finite.
 
-    If the largest weight grew `max_growth` times between the saved steps before, the finding says
-    so: an update was too large.
+    If the largest weight grew `max_growth` times just before, an update was too large.
 
     Parameters:
         patience: Number of consecutive skipped steps that is reported.
@@ -80,7 +74,6 @@ class NonFinite(Rule):
 
     # The default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
-
     max_growth: Annotated[float, AtLeast(1), Unit("times")] = 100.0
 
     collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
@@ -111,10 +104,11 @@ class NonFinite(Rule):
         if (growth := memory.get("growth", 0.0)) > self.max_growth:
             message += f"; the largest weight grew {growth:.2g} times in the steps before"
             measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
-        if phase is not _Phase.PARAMETERS and (empty := _losses_of_nothing(step)):
+        empty = [of.name for of in step.fact(Losses).losses if of.is_of_nothing]
+        if phase is not _Phase.PARAMETERS and empty:
             message += f"; all targets of {empty[0]} are negative, so it ignores them"
             measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
-        elif phase is _Phase.LAYERS and _is_of_data(rows, at):
+        elif phase is _Phase.LAYERS and _is_of_data(bad, rows.names[at]):
             measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
@@ -129,18 +123,11 @@ def _note_growth(step: StepView, memory: Memory) -> None:
         memory["largest"] = largest
 
 
-def _is_of_data(rows: TensorRows, at: int) -> bool:
+def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
     """Return whether the first bad tensor is data: an input, as one of the model or a target."""
-    given = (name for name in rows.names if re.search(MODEL_INPUT, name))
-    bad = {rows.names[row] for row in _not_finite(_Phase.LAYERS, rows)}
-    is_input = re.search(r"_input_\d+$", rows.names[at]) is not None
-    return is_input and any(name in bad for name in given if not name.endswith(_OF_LOSS))
-
-
-def _losses_of_nothing(step: StepView) -> list[str]:
-    """Return the losses that are not finite because they ignore all targets."""
-    losses = step.fact(Losses).losses
-    return [one.name for one in losses if one.ignores_all_targets and not np.isfinite(one.value)]
+    names = (rows.names[at] for _, rows, at in bad)
+    is_given = any(re.search(MODEL_INPUT, of) and not of.endswith(_OF_LOSS) for of in names)
+    return is_given and re.search(r"_input_\d+$", first) is not None
 
 
 def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:
