@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 from rule_runtime.facts.saved_tensors import LARGEST
+from rule_runtime.numerics.label_tally import MIN_CLASSES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
@@ -41,8 +42,6 @@ _MIN_IN_BATCH: Final = 8
 """Minimum rows of a batch that is unlikely to have one class by chance."""
 _MIN_BATCHES: Final = 10
 """Minimum batches for the share of batches with one class."""
-_MIN_CLASSES: Final = 3
-"""Minimum number of classes in sorted rows; two classes alternate in a GAN."""
 
 
 class Labels(NamedTuple):
@@ -175,7 +174,7 @@ class LabelSeries(NamedTuple):
     @property
     def is_sorted(self) -> bool:
         """Whether most batches have a single class, and not always the same."""
-        are_many = self.batches >= _MIN_BATCHES and len(self.classes) >= _MIN_CLASSES
+        are_many = self.batches >= _MIN_BATCHES and len(self.classes) >= MIN_CLASSES
         return are_many and self.one_class >= SORTED_SHARE * self.batches
 
     def plus(self, labels: Labels) -> LabelSeries:
@@ -196,5 +195,5 @@ class LabelSeries(NamedTuple):
         series = series._replace(batches=series.batches + 1)
         if of.low != of.high:
             return series
-        classes = [*series.classes, *({of.low} - set(series.classes))][:_MIN_CLASSES]
+        classes = [*series.classes, *({of.low} - set(series.classes))][:MIN_CLASSES]
         return series._replace(one_class=series.one_class + 1, classes=classes)

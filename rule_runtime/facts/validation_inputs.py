@@ -11,6 +11,7 @@ from rule_runtime.engine.rule import Memory
 from rule_runtime.engine.selection import is_training
 from rule_runtime.facts.losses import Input, Losses, described
 from rule_runtime.facts.saved_tensors import LARGEST
+from rule_runtime.numerics.label_tally import MIN_ELEMENTS
 from rule_runtime.numerics.series_memory import MAX_SERIES
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -24,8 +25,6 @@ _AS_IN_TRAINING: Final = "Prepare validation inputs by the code and the numbers 
 _TOO_FEW: Final = "too few steps or rows with inputs to compare training and validation"
 _MIN_STEPS: Final = 5
 """Minimum training steps, to know how much batches differ."""
-_MIN_ROWS: Final = 16
-"""Minimum rows of training and of validation."""
 _FACTOR: Final = 3.0
 """Ratio of standard deviations that augmentation, padding and drift do not reach."""
 _OTHER_DATA: Final = 10.0
@@ -33,7 +32,7 @@ _OTHER_DATA: Final = 10.0
 _SPREAD: Final = 3.0
 """Standard deviations of the mean of batches: chance exceeds them once in 400 times."""
 _ALIKE: Final = 0.5
-"""Distance of mean targets in standard deviations, twice the error of `_MIN_ROWS` targets."""
+"""Distance of mean targets in standard deviations, twice the error of `MIN_ELEMENTS` targets."""
 _ALIKE_FACTOR: Final = 2.0
 """Ratio of the standard deviations of targets up to which they are alike."""
 _PIXELS: Final = 64
@@ -135,7 +134,7 @@ def compared_with_training(step: StepView, rows: TensorRows, memory: Memory) -> 
         own, other = (_Side.of(side.get("inputs", {}).get(key)) for side in (training, validation))
         if (
             own.means.num >= _MIN_STEPS
-            and min(own.rows, other.rows) >= _MIN_ROWS
+            and min(own.rows, other.rows) >= MIN_ELEMENTS
             and own.elements.std > 0
             and (are_alike or other.means.num > 1)  # not only a try with made-up inputs
         ):

@@ -36,8 +36,6 @@ _FLOOR: Final = 0.1
 """Share of the loss of a constant predictor below which a loss need not fall any more."""
 _LEAST_RATE_OF_TREES: Final = 1e-3
 """A lower rate needs thousands of trees."""
-_ROUNDS: Final = 20
-"""Boosting rounds after which the fall of the loss is evaluated."""
 _REMEDY_OF_TREES: Final = (
     "Raise eta, or lower reg_lambda and reg_alpha: the weight decay of leaves makes steps as small."
 )
@@ -92,8 +90,8 @@ class LearningRateTooLow(Rule):
             (name, value), rounds = rate, step.mode_step
             if has_fallen or not value < _LEAST_RATE_OF_TREES:
                 return Passed(has_decided=True)
-            if rounds < _ROUNDS:
-                raise NotEnough(_ROUNDS, "round", rounds)
+            if rounds < FEWEST:
+                raise NotEnough(FEWEST, "round", rounds)
             is_eta = name.startswith("hyperparameters/")
             by = "" if is_eta else ", by eta, reg_lambda and reg_alpha together"
             text = f"{name}: is {value:.3g}{by}, and the loss hardly falls in {rounds} rounds"
