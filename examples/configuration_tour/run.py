@@ -13,6 +13,7 @@ from examples.configuration_tour.stops import Stop
 from examples.configuration_tour.train import train
 from hook_layer.storage.base import open_store
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.registry import create_rule
 from stepwatch import ModeKeys, PreparedJob, Rule, Trial, load_custom_rule, prepare
 from stepwatch.configuration import ActionList, StopTraining
@@ -103,7 +104,7 @@ def embedded_evaluator(prepared: PreparedJob) -> LiveJudge:
     return LiveJudge(
         open_store(prepared.debug_output),
         [(rule.name, rule_of(rule)) for rule in rules],
-        stops=lambda name: name in stopping,
+        stops=StopPolicy(frozenset(stopping)),
     )
 
 

@@ -140,7 +140,8 @@ class StopJobService:
                 min_rules=self.settings.min_rules,
             )
             return False
-        reason = self._with_cause(wanted[0], registrations)
+        is_ours = request.origin is Origin.EVENT_BUS
+        reason = self._with_cause(wanted[0], registrations) if is_ours else wanted[0]
         # Stored first, so that the request is followed up even if this call fails.
         for target in targets:
             self.stops.note(target, reason)

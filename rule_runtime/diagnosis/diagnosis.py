@@ -37,7 +37,14 @@ class Symptom(NamedTuple):
     @property
     def line(self) -> str:
         """The finding in one line, with the step at which it was made first."""
-        return f"{self.name} at step {self.evidence.first_step}: {self.evidence.sentence}"
+        at = f"{self.name} at step {self.evidence.first_step}{self.on_rank}"
+        return f"{at}: {self.evidence.sentence}"
+
+    @property
+    def on_rank(self) -> str:
+        """The rank in words; "" for the first, which is the only one in most runs."""
+        rank = self.evidence.worker.removeprefix(_WORKER)
+        return f", on rank {rank}" if rank not in ("", "0") else ""
 
     def is_one_of(self, kinds: Iterable[str]) -> bool:
         """Return whether it is called so in the table: `Rule` or `Rule.measure`."""
@@ -95,9 +102,8 @@ class Diagnosis:
         cause, evidence = self.first.cause, self.first.shown_by.evidence
         is_named = cause.is_of_tensor and not evidence.tensor.startswith(_COUNTS)
         where = f" in {evidence.tensor}" if is_named and evidence.tensor else ""
-        rank = evidence.worker.removeprefix(_WORKER)
-        of_rank = f", on rank {rank}" if rank not in ("", "0") else ""
-        text = f"{cause.title}: seen at step {evidence.first_step}{where}{of_rank}"
+        at = f"seen at step {evidence.first_step}{where}{self.first.shown_by.on_rank}"
+        text = f"{cause.title}: {at}"
         return " ".join(text.split())  # names come from files
 
     @property

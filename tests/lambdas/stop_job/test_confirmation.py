@@ -115,7 +115,7 @@ class TestOnSageMaker:
             "DebugOutputUri": ROOT_URI,
             "Platform": "sagemaker",
             "RuleConfigurationName": RULE,
-            "Reason": "A number is not finite: seen at step 3 in gradient/conv.weight (worker_0), "
+            "Reason": "A number is not finite: seen at step 3 in gradient/conv.weight, "
             "by 1 of 1 rule so far; "
             "gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)",
             "NumRequests": 2,

@@ -21,7 +21,7 @@ TASK_ARN = f"arn:aws:ecs:eu-west-1:{ACCOUNT}:task/training/0123456789abcdef01234
 TAG = "stepwatch:debug-output"
 ROOT_URI = "s3://tensors/mnist-7/debug-output/"
 REASON = (
-    "ExplodingTensor: A number is not finite: seen at step 3 in gradient/conv.weight (worker_0), "
+    "ExplodingTensor: A number is not finite: seen at step 3 in gradient/conv.weight, "
     "by 1 of 1 rule so far; gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
 )
 

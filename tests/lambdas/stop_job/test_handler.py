@@ -230,7 +230,7 @@ class TestOwnEvents:
         assert signal["Evidence"] == detail["Evidence"]
         assert signal["RuleConfigurationName"] == "ExplodingTensor"
         assert signal["Reason"] == (
-            "A number is not finite: seen at step 3 in gradient/conv.weight (worker_0), by 1 of 1 "
+            "A number is not finite: seen at step 3 in gradient/conv.weight, by 1 of 1 "
             "rule so far; gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
         )
 

@@ -38,6 +38,13 @@ def test_evidence_says_whether_the_run_can_recover(
 def test_fatal_measures_are_those_of_rules_that_stop_a_run() -> None:
     fatal = {name for name, rule in available_rules().items() if rule.fatal_measures}
     assert fatal == {
-        *("IneffectiveSteps", "LabelDegenerate", "LossDiverging", "MissingGradient", "NonFinite"),
+        *(
+            "DeadOptimizer",
+            "IneffectiveSteps",
+            "LabelDegenerate",
+            "LossDiverging",
+            "MissingGradient",
+            "NonFinite",
+        ),
         *("OutputContract", "StalledTrainingRule", "TrainingLoop"),
     }
