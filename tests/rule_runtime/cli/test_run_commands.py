@@ -112,7 +112,7 @@ def run_ranks(folder: Path, what: str, *options: str) -> subprocess.CompletedPro
     ("what", "found"),
     [
         ("no all-reduce", r"ReplicaDivergence at step \d+: "),
-        ("NaN", r"NonFinite at step 30: Loss_output_0: 1 of 1 elements are NaN"),
+        ("NaN", r"NonFinite at step 30, on rank 1: Loss_output_0: 1 of 1 elements"),
     ],
 )
 def test_a_fault_of_one_rank_is_found(tmp_path: Path, what: str, found: str) -> None:
