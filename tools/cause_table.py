@@ -6,14 +6,13 @@ table is current.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rule_runtime.diagnosis.causes import CAUSES
-from tools.generated_text import bring_up_to_date, replaced
+from tools.generated_text import write_section
 
 __all__ = ["COMMAND", "MARKS", "PAGE", "main", "table"]
 
@@ -37,12 +36,9 @@ def _listed(kinds: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
-    options = parser.parse_args(arguments)
-    name = "docs/explanation/diagnosis.md"
-    wanted = replaced(PAGE.read_text(encoding="utf-8"), MARKS, table(), name=name)
-    return bring_up_to_date(PAGE, wanted, name=name, command=COMMAND, is_check=options.check)
+    return write_section(
+        arguments, PAGE, MARKS, table, name="docs/explanation/diagnosis.md", command=COMMAND
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import enum
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from rule_runtime.cli.app import app  # noqa: E402
-from tools.generated_text import bring_up_to_date, replaced  # noqa: E402
+from tools.generated_text import write_section  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 COMMAND = "python tools/command_documentation.py"
@@ -63,11 +62,7 @@ def _default(parameter: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the sections, or check them; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    is_check = parser.parse_args(arguments).check
-    wanted = replaced(PAGE.read_text(encoding="utf-8"), MARKS, sections(), name=PAGE.name)
-    return bring_up_to_date(PAGE, wanted, name=PAGE.name, command=COMMAND, is_check=is_check)
+    return write_section(arguments, PAGE, MARKS, sections, name=PAGE.name, command=COMMAND)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ table is current. It needs PyTorch.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hook_layer.core import events
-from tools.generated_text import bring_up_to_date, replaced
+from tools.generated_text import write_section
 
 __all__ = ["COMMAND", "PAGE", "main", "table"]
 
@@ -52,12 +51,9 @@ def _named(methods: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
-    options = parser.parse_args(arguments)
-    name = "docs/architecture.md"
-    wanted = replaced(PAGE.read_text(encoding="utf-8"), MARKS, table(), name=name)
-    return bring_up_to_date(PAGE, wanted, name=name, command=COMMAND, is_check=options.check)
+    return write_section(
+        arguments, PAGE, MARKS, table, name="docs/architecture.md", command=COMMAND
+    )
 
 
 if __name__ == "__main__":

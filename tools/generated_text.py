@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["bring_up_to_date", "replaced"]
+__all__ = ["bring_up_to_date", "replaced", "write_section"]
+
+
+def write_section(
+    arguments: Sequence[str] | None,
+    page: Path,
+    marks: tuple[str, str],
+    content: Callable[[], str],
+    *,
+    name: str,
+    command: str,
+) -> int:
+    """Write a section of a page, or check it with `--check`; return the exit status.
+
+    Args:
+        arguments: Those of the command; None for those of the process.
+        page: The page.
+        marks: The line before the section, and the one after it.
+        content: Returns the section.
+        name: Name of the page in messages.
+        command: The command that writes it.
+    """
+    parser = argparse.ArgumentParser(prog=command, description=f"Write a section of {name}.")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
+    is_check = parser.parse_args(arguments).check
+    wanted = replaced(page.read_text(encoding="utf-8"), marks, content(), name=name)
+    return bring_up_to_date(page, wanted, name=name, command=command, is_check=is_check)
 
 
 def replaced(text: str, marks: tuple[str, str], content: str, *, name: str) -> str:

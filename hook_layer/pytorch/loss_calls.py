@@ -119,6 +119,11 @@ class Terms(NamedTuple):
     is_partial: bool = False
     is_penalised: bool = False
 
+    @property
+    def has_others(self) -> bool:
+        """Whether the sum has any other terms."""
+        return self.is_partial or self.is_penalised
+
 
 def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
     """Return the calls that a loss is a weighted sum of; no places if there are none.
@@ -365,8 +370,7 @@ class FunctionalLosses:
         if len(parts) > 1:
             return None
         found, reduction = parts[0].loss, parts[0].manner.reduction
-        has_others = terms.is_partial or terms.is_penalised
-        is_average = reduction != "mean" and terms.is_multiplied and not has_others
+        is_average = reduction != "mean" and terms.is_multiplied and not terms.has_others
         if parts[0].is_number and not is_average:
             return found
         self._trained_by = []
@@ -376,8 +380,7 @@ class FunctionalLosses:
         """Return whether calls stand for a loss [] that contains them as terms."""
         is_one = len(parts) == 1
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
-        has_others = terms.is_partial or terms.is_penalised
-        if (has_others and (is_own or not is_one)) or (terms.is_multiplied and is_own):
+        if (terms.has_others and (is_own or not is_one)) or (terms.is_multiplied and is_own):
             return False
         key = tuple((part.manner.function, part.manner.place) for part in parts)
         try:
@@ -386,7 +389,7 @@ class FunctionalLosses:
             return False
         total = torch.stack([value.double().sum() for value in values]).sum()
         may_vary = is_one and not is_own
-        largest = (_MOST_OF_PART if terms.is_partial else inf) if has_others else None
+        largest = (_MOST_OF_PART if terms.is_partial else inf) if terms.has_others else None
         is_loss = self._ratios.accepts(key, loss, total, largest=largest, may_vary=may_vary)
         self._factor = self._ratios.first(key)
         return is_loss

@@ -24,7 +24,7 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
-from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import diagnosis_of_states
 from rule_runtime.engine.outcome import RuleStatus, counted
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class StopJobService:
         except ClientError as error:  # the stop must not wait for its explanation
             self.telemetry.warning("the cause of the stop is not known", problem=str(error))
             return reason
-        diagnosis = diagnose(symptoms_of({rule: of.evidence for rule, of in states.items()}))
+        diagnosis = diagnosis_of_states(states)
         if diagnosis is None:
             return reason
         num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())

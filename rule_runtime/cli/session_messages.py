@@ -11,7 +11,7 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from rule_runtime.cli.tables import harmless
-from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnosis_of_states
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.stop_policy import StopPolicy
@@ -48,12 +48,14 @@ class SessionMessages:
         """Report new findings of runs, and the rule that requested the stop."""
         for run in runs:
             self._report_attempt(run)
+            num_known = len(self._found)
             for name, state in run.states.items():
                 is_new = (run.run.name, name) not in self._found
                 if state.status is RuleStatus.ISSUES_FOUND and is_new:
                     self._found[run.run.name, name] = None
                     self._report(run.run.name if len(runs) > 1 else "", name, state)
-            self._report_cause(run, of_run=f"{run.run.name}: " if len(runs) > 1 else "")
+            if len(self._found) > num_known:
+                self._report_cause(run, of_run=f"{run.run.name}: " if len(runs) > 1 else "")
         if stopped_by is not None and self._stopped_by is None:
             self._stopped_by = stopped_by
             self.line(f"stop requested by {stopped_by}")
@@ -80,12 +82,10 @@ class SessionMessages:
     def _report_cause(self, run: JudgedRun, *, of_run: str) -> None:
         """Print the cause of the findings so far, when it is new or another one."""
         before = self._diagnoses.get(run.run.name)
-        named = "" if before is None else before.explanations[0].cause.name
-        found = {name: state.evidence for name, state in run.states.items()}
-        diagnosis = diagnose(symptoms_of(found))
+        diagnosis = diagnosis_of_states(run.states)
         if diagnosis is not None:
             self._diagnoses[run.run.name] = diagnosis
-            if diagnosis.first.cause.name != named:
+            if before is None or diagnosis.first.cause != before.first.cause:
                 self.line(f"{of_run}{diagnosis.headline}", style="bold red")
 
     def end(self, end: ProcessEnd) -> None:

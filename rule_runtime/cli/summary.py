@@ -94,8 +94,8 @@ class Summary:
             if diagnosis is not None:
                 yield from _diagnosed(diagnosis, prefix)
             for name, state in run.states.items():
-                is_told = diagnosis is not None and state.evidence is not None
-                if has_problem(state) and not is_told:
+                is_explained = diagnosis is not None and state.evidence is not None
+                if has_problem(state) and not is_explained:
                     yield _finding(prefix, name, state), None
                 elif state.counts.advice and not has_problem(state):
                     yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}")), None

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rule_runtime.diagnosis.causes import CAUSES, Cause
 from rule_runtime.engine.evidence import Evidence
 
-__all__ = ["Diagnosis", "Explanation", "Symptom", "diagnose", "symptoms_of"]
+if TYPE_CHECKING:
+    from rule_runtime.engine.state import EvaluationState
+
+__all__ = [
+    "Diagnosis",
+    "Explanation",
+    "Symptom",
+    "diagnose",
+    "diagnosis_of_states",
+    "symptoms_of",
+]
 
 _WORKER: Final = "worker_"
 _COUNTS: Final = "optimizer_steps/"
@@ -141,6 +151,11 @@ def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
         for name, of in evidence.items()
         if of is not None
     ]
+
+
+def diagnosis_of_states(states: Mapping[str, EvaluationState]) -> Diagnosis | None:
+    """Return the causes of the findings in the states of rules, by configured name."""
+    return diagnose(symptoms_of({name: state.evidence for name, state in states.items()}))
 
 
 def diagnose(symptoms: Iterable[Symptom]) -> Diagnosis | None:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
-from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import diagnosis_of_states
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus
@@ -108,7 +108,7 @@ class LiveJudge:
         """The reason for a stop; None if no finding requires one."""
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops.stops(name, state.evidence):
-                evidence, diagnosis = state.evidence, self._diagnosis()
+                evidence, diagnosis = state.evidence, diagnosis_of_states(self.states)
                 cause = "" if diagnosis is None else f"{diagnosis.headline}; "
                 now = datetime.fromtimestamp(self._clock(), timezone.utc)
                 return StopFile(
@@ -119,9 +119,6 @@ class LiveJudge:
                     evidence=None if evidence is None else evidence.to_json(),
                 )
         return None
-
-    def _diagnosis(self) -> Diagnosis | None:
-        return diagnose(symptoms_of({name: of.evidence for name, of in self.states.items()}))
 
     def ask_to_stop(self, request: StopFile) -> bool:
         """Request a stop of this run's training once; return whether this call requested it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnosis_of_states
 from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:  # commands start without numpy
@@ -33,4 +33,4 @@ class RunVerdicts:
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The cause of the findings; None without findings of rules that it knows."""
-        return diagnose(symptoms_of({name: state.evidence for name, state in self.states.items()}))
+        return diagnosis_of_states(self.states)

@@ -34,9 +34,11 @@ def test_junit_has_a_test_for_each_rule(run: Path) -> None:
         "skipped": "0",
     }
     found, passed, lacking = suite.findall("testcase")
-    told = {each.get("name"): str(each.get("value")) for each in suite.iter("property")}
-    assert told["diagnosis"].startswith("Gradients vanish on the way to the first layers: seen at ")
-    assert told["change"].startswith("Use ReLU or GELU")
+    shown = {each.get("name"): str(each.get("value")) for each in suite.iter("property")}
+    assert shown["diagnosis"].startswith(
+        "Gradients vanish on the way to the first layers: seen at "
+    )
+    assert shown["change"].startswith("Use ReLU or GELU")
     assert (found.get("name"), found[0].tag) == ("vanishing_gradient", "failure")
     assert "gradient/a\N{REPLACEMENT CHARACTER}<&>: mean(|g|) 1e-09" in str(found[0].get("message"))
     assert "at step 500 resulted in the condition being met" in str(found[0].text)
