@@ -103,6 +103,7 @@ class CollectionManager(CollectionSet):
         statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
         layers: What the layers of the model are, by name.
         gradient_stops: Parameters without a gradient, by what stops it.
+        script_lines: Line of the script of each layer, loss and optimizer, by kind and name.
         version: Increases whenever changed collections are detected.
         counted: Containers whose number of elements shows a change of when anything is saved.
     """
@@ -120,6 +121,7 @@ class CollectionManager(CollectionSet):
     statistics_only: bool = False
     layers: dict[str, LayerKind] = field(default_factory=dict)
     gradient_stops: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    script_lines: dict[str, dict[str, str]] = field(default_factory=dict)
     version: int = 0
     counted: tuple[Sized, ...] = ()
     _prepared_for: list[int] | None = None
@@ -212,6 +214,11 @@ class CollectionManager(CollectionSet):
             if collection.matches(name):
                 collection.tensor_names.add(name)
 
+    def note_line(self, kind: str, name: str, line: str) -> None:
+        """Note the first known line of the script of a layer, loss or optimizer."""
+        if line:
+            self.script_lines.setdefault(kind, {}).setdefault(name, line)
+
     def to_file(self) -> CollectionsFile:
         """Return the collections in the form of the file beside the tensors."""
         return CollectionsFile(
@@ -220,6 +227,7 @@ class CollectionManager(CollectionSet):
             saved=sorted(self.include),
             layers=dict(self.layers),
             gradient_stops=self.gradient_stops,
+            script_lines=self.script_lines,
         )
 
     def _is_of_parameter(self, name: str) -> bool:

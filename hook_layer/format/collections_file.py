@@ -68,6 +68,7 @@ class CollectionsFile:
             files of the original client.
         layers: What the layers of the model are, by name; empty if unknown.
         gradient_stops: Parameters that get no gradient, by the operation that stops it, in words.
+        script_lines: File and line of the script, by name, of `layers`, `losses` and `optimizers`.
     """
 
     collections: dict[str, CollectionEntry]
@@ -75,6 +76,7 @@ class CollectionsFile:
     saved: Sequence[str] | None = None
     layers: Mapping[str, LayerKind] = field(default_factory=dict)
     gradient_stops: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    script_lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -89,6 +91,8 @@ class CollectionsFile:
             meta["layers"] = {name: vars(kind) for name, kind in sorted(self.layers.items())}
         if self.gradient_stops:
             meta["gradient_stops"] = {by: [*names] for by, names in self.gradient_stops.items()}
+        if self.script_lines:
+            meta["script_lines"] = {kind: {**lines} for kind, lines in self.script_lines.items()}
         content = {"collections": collections, "_meta": meta}
         return json.dumps(content).encode()
 
@@ -120,7 +124,16 @@ def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
     }
     stops = document.members(meta.get("gradient_stops", {}), "_meta.gradient_stops")
     names = {text: document.texts(of, "_meta.gradient_stops") for text, of in stops.items()}
-    return CollectionsFile(collections, max(num_workers, 1), saved, layers, names)
+    lines = {
+        kind: _texts_by_name(document.members(of, f"_meta.script_lines.{kind}"), kind, document)
+        for kind, of in document.members(meta.get("script_lines", {}), "_meta.script_lines").items()
+    }
+    return CollectionsFile(collections, max(num_workers, 1), saved, layers, names, lines)
+
+
+def _texts_by_name(members: dict[str, Any], kind: str, document: Document) -> dict[str, str]:
+    path = f"_meta.script_lines.{kind}"
+    return {name: document.text(text, f"{path}.{name}") for name, text in members.items()}
 
 
 def _layer(name: str, members: dict[str, Any], document: Document) -> LayerKind:

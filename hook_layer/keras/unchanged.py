@@ -23,6 +23,7 @@ from hook_layer.autopatch.hook_source import HookSource, has_hook
 from hook_layer.capture.patched_functions import patch, replacing
 from hook_layer.keras import KerasHook
 from hook_layer.keras.batch_loop import KINDS
+from hook_layer.keras.creation_lines import remember_lines
 from hook_layer.keras.tape_models import TapeModels
 
 __all__ = ["watch_unchanged"]
@@ -37,6 +38,7 @@ _METHODS: Final = ("fit", "evaluate", "predict")
 def watch_unchanged(source: HookSource) -> None:
     """Make a hook for each training of this process."""
     trainings = _Trainings(source)
+    remember_lines()
     for name in _METHODS:
         callbacks = partial(trainings.callbacks, is_training=name == "fit")
         before = replacing(getattr(keras.Model, name), "callbacks", callbacks)

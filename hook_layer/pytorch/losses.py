@@ -22,6 +22,7 @@ from hook_layer.core.events import (
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
+from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
@@ -59,6 +60,7 @@ class LossTracer(Part):
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._needed: dict[tuple[Any, ...], bool] = {}
+        self._lines: set[str] = set()  # names of losses whose lines are known
         self._modules = ModuleHooks(self._on_loss)
         subscribe = self.events.subscribe
         subscribe(ModelCompiles, self._on_compile, "losses")
@@ -168,6 +170,7 @@ class LossTracer(Part):
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
         if self._modes.is_training:
+            self._note_line(function.class_name)
             with_inputs = self._needs_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)
         elif self._modes.is_evaluating and not self._modes.ignores_losses:
@@ -243,11 +246,19 @@ class LossTracer(Part):
         return compared.outputs, compared.targets
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
+        if name != UNNAMED or not self._lines:  # a trainer computes it far from the script's loss
+            self._note_line(name)
         in_order = outputs_first(name, tensors_in(inputs))
         compared = self._tensors.numbered(f"{name}_input_", in_order)
         self._tensors.capture(compared, member_of=(LOSS_INPUTS,))
         losses = self._tensors.numbered(f"{name}_output_", outputs)
         self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
+
+    def _note_line(self, name: str) -> None:
+        """Note where the script computes a loss, at its first saved call."""
+        if name not in self._lines:
+            self._lines.add(name)
+            self._collector.manager.note_line("losses", name, script_line())
 
     def _needs_inputs(self, name: str) -> bool:
         """Return whether any collection contains a loss's inputs, with or without its name."""

@@ -34,10 +34,12 @@ from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
+from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, layer_kinds, of_functions
+from hook_layer.pytorch.creation_lines import creation_line
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
@@ -74,6 +76,7 @@ class TorchCapture(Part):
         self._parameters = DueParameters(loop.registered, hook.collector)
         self._called_models: set[nn.Module] = set()
         self._with_state: set[int] = set()
+        self._optimizers: set[int] = set()  # ids, because some are not hashable
         self._num_kinds = 0
         self._modules = ModuleHooks(self._on_module_forward)
         self._calls = ModuleCalls(loop.tensors, self.failures)
@@ -119,6 +122,8 @@ class TorchCapture(Part):
         if len(names) != self._num_kinds:
             self._num_kinds = len(names)
             manager.layers.update(layer_kinds(names))
+            for module, name in names.items():
+                manager.note_line("layers", name, creation_line(module))
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()
@@ -281,7 +286,16 @@ class TorchCapture(Part):
         # The closure may contain the forward pass that begins a step.
         is_in_step = not event.has_closure or self._loop.modes.steps.begins_before_closure
         if is_in_step and self._recorder.record is not None:
+            self._note_line(event.optimizer)
             self._capture_optimizer_state(event.optimizer)
+
+    def _note_line(self, optimizer: Optimizer) -> None:
+        """Note where the script creates an optimizer; if that is unknown, where it steps."""
+        if id(optimizer) not in self._optimizers:
+            name = f"{type(optimizer).__name__}_{len(self._optimizers)}"
+            line = creation_line(optimizer) or script_line()
+            self._collector.manager.note_line("optimizers", name, line)
+            self._optimizers.add(id(optimizer))
 
     def _on_step_in_closure(self, event: StepBegins) -> None:
         if event.optimizer is not None:

@@ -104,7 +104,7 @@ class SessionMessages:
         details = f"{details}; rules that found issues: {found}"
         for name, diagnosis in self._diagnoses.items():
             of_run = f"{name}: " if len(self._diagnoses) > 1 else ""
-            change = diagnosis.first.change
+            change = diagnosis.first.advice
             details += f"\n{of_run}{diagnosis.headline}. Change: {change}"
         self._send(details, None, status, None, details)
 

@@ -119,7 +119,7 @@ def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | 
     """
     first = diagnosis.first
     if prefix:
-        yield _line(prefix, f"{diagnosis.headline}. Change: {first.change}", "bold red"), None
+        yield _line(prefix, f"{diagnosis.headline}. Change: {first.advice}", "bold red"), None
         return
     yield _line("", diagnosis.headline, "bold red"), 2
     shown = [*first.symptoms[:_MAX_EVIDENCE]]
@@ -131,7 +131,7 @@ def _diagnosed(diagnosis: Diagnosis, prefix: str) -> Iterator[tuple[Text, int | 
     if len(first.symptoms) > len(shown):
         more = counted(len(first.symptoms) - len(shown), "more finding")
         yield Text(f"  and {more} with the same cause; `-v` shows them"), 1
-    yield _line("Change: ", first.change, "bold"), _MAX_LINES_OF_ONE
+    yield _line("Change: ", first.advice, "bold"), _MAX_LINES_OF_ONE
     if other := diagnosis.alternative:
         yield _line("", other), 3
     for symptom in diagnosis.others[:_MAX_OTHERS]:
@@ -146,7 +146,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> Text:
     first = diagnosis.first
     lines = [
         _line("", diagnosis.headline, "bold red"),
-        _line("Change: ", first.change, "bold"),
+        _line("Change: ", first.advice, "bold"),
         _line("", diagnosis.alternative),
     ]
     return Text("\n").join(line for line in lines if line.plain)

@@ -23,6 +23,8 @@ class Cause(NamedTuple):
         change: What to change; "" for the remedy of the finding that shows it.
         is_of_tensor: Whether the tensor of the finding shows where it is.
         is_of_gradients: Whether the operation that stops the gradient is what to change.
+        line_of: Whose line of the script to change: that of the `loss`, of the `optimizer`, or of
+            the `tensor`; "" for the tensor's if that shows where the cause is.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Cause(NamedTuple):
     change: str = ""
     is_of_tensor: bool = False
     is_of_gradients: bool = False
+    line_of: str = ""
 
 
 _UNSTABLE: Final = (
@@ -113,6 +116,7 @@ CAUSES: Final = (
         "All targets are ignored",
         ("NonFinite.ignored_targets",),
         ("OutputContract.target", *_UNSTABLE, *_NOT_LEARNING),
+        line_of="loss",
     ),
     Cause(
         "rare_classes",
@@ -135,6 +139,7 @@ CAUSES: Final = (
         ("LossInputMismatch", "OutputContract.pairs"),
         ("OutputContract", *_WIDE),
         is_of_tensor=True,
+        line_of="loss",
     ),
     Cause(
         "outputs_do_not_fit_the_loss",
@@ -172,6 +177,7 @@ CAUSES: Final = (
         ),
         ("TrainingLoop", *_NOT_LEARNING, *_NO_UPDATE),
         "Call optimizer.step() after backward(), with an optimizer of this model's parameters.",
+        line_of="optimizer",
     ),
     Cause(
         "gradients_clipped",
@@ -184,6 +190,7 @@ CAUSES: Final = (
         "The learning rate fell to 0",
         ("TrainingLoop.learning_rate",),
         (*_NOT_LEARNING, *_NO_UPDATE),
+        line_of="optimizer",
     ),
     Cause(
         "validation_in_training_mode",
@@ -199,6 +206,7 @@ CAUSES: Final = (
         (*_NOT_LEARNING, "WeightUpdateRatio", "LearningRateTooLow"),
         "Create the optimizer after the model is complete, with all of its parameters.",
         is_of_tensor=True,
+        line_of="optimizer",
     ),
     Cause(
         "learning_rate_too_high",
@@ -206,6 +214,7 @@ CAUSES: Final = (
         ("LearningRateTooHigh.least_update_ratio", "NonFinite.growth"),
         ("WeightUpdateRatio", *_WRONG_SCALE),
         "Lower the learning rate tenfold, or raise it over the first steps.",
+        line_of="optimizer",
     ),
     Cause(
         "shrinkage_too_weak",
@@ -219,6 +228,7 @@ CAUSES: Final = (
         ("LearningRateTooLow",),
         (*_NOT_LEARNING, "WeightUpdateRatio", "UnchangedTensor"),
         "Raise the learning rate tenfold.",
+        line_of="optimizer",
     ),
     # Initial weights and architecture
     Cause(
@@ -289,6 +299,7 @@ CAUSES: Final = (
         ("LossDiverging", "OscillatingLoss", "GradientNormExplosion"),
         (*_UNSTABLE, *_NOT_LEARNING),
         "Lower the learning rate tenfold, or clip gradients.",
+        line_of="optimizer",
     ),
     Cause("loss_spikes", "The loss jumps at a few steps", ("LossSpike",), ("NonFinite",)),
     # Precision

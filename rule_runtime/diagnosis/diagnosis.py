@@ -83,10 +83,27 @@ class Explanation:
     @property
     def change(self) -> str:
         """What to change."""
-        stops = (symptom.evidence.stopped_by for symptom in self.symptoms)
-        if self.cause.is_of_gradients and (stop := next(filter(None, stops), None)):
-            return f"Remove what stops the gradient: {stop}."
+        if self._stop is not None:
+            return f"Remove what stops the gradient: {self._stop}."
         return self.cause.change or self.shown_by.evidence.remedy
+
+    @property
+    def _stop(self) -> str | None:
+        stops = (symptom.evidence.stopped_by for symptom in self.symptoms)
+        return next(filter(None, stops), None) if self.cause.is_of_gradients else None
+
+    @property
+    def line(self) -> str:
+        """File and line of the script to change; "" if unknown, or if the change names it."""
+        kind = self.cause.line_of or ("tensor" if self.cause.is_of_tensor else "")
+        line = (self.shown_by.evidence.lines or {}).get(kind, "")
+        return line if self._stop is None else ""
+
+    @property
+    def advice(self) -> str:
+        """What to change, with the line to change."""
+        text = f"{self.change.rstrip('.')} ({self.line})." if self.line else self.change
+        return " ".join(text.split())
 
 
 @dataclass(frozen=True)
@@ -137,6 +154,7 @@ class Diagnosis:
             "Step": shown.first_step,
             "Tensor": shown.tensor,
             "Worker": shown.worker,
+            "Line": first.line,
             "Change": first.change,
             "Explains": [symptom.name for symptom in first.symptoms],
             "OtherCauses": [one.cause.name for one in further],

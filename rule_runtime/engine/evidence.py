@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.json_codec import JsonRecord
+from rule_runtime.engine.script_lines import lines_of
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Rule
@@ -46,6 +47,8 @@ class Evidence(JsonRecord):
             None in findings of earlier versions.
         is_fatal: Whether the run cannot recover; None if it may.
         stopped_by: What keeps a gradient from the tensor; None if unknown.
+        lines: Files and lines of the script: of the `tensor`'s layer or loss, of the `loss`, of the
+            `optimizer`; None if unknown.
     """
 
     step: int
@@ -64,6 +67,7 @@ class Evidence(JsonRecord):
     rule: str | None = None
     is_fatal: bool | None = None
     stopped_by: str | None = None
+    lines: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         for member in fields(self):
@@ -105,8 +109,13 @@ class Evidence(JsonRecord):
 
 def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     """Return the evidence with its rule; that of a text-only finding with step, tensor, remedy."""
-    if evidence.mode:
-        return _of_rule(evidence, rule)
+    if not evidence.mode:
+        evidence = _located(evidence, rule, step)
+    lines = lines_of(step, evidence.tensor, evidence.worker)
+    return _of_rule(replace(evidence, lines=lines), rule)
+
+
+def _located(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     rows = step.tensors()
     prefix = evidence.sentence.partition(": ")[0]
     tensor = evidence.tensor or (prefix if prefix in rows.names else "")
@@ -114,7 +123,7 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     if not evidence.sentence.startswith(tensor):
         evidence = replace(evidence, sentence=f"{tensor}: {evidence.sentence}")
     evidence = replace(evidence, tensor=tensor, worker=workers.get(tensor, step.workers[0]))
-    return _of_rule(_at_step(evidence, rule, step.step, step.mode), rule)
+    return _at_step(evidence, rule, step.step, step.mode)
 
 
 def completed_for_silence(evidence: Evidence, rule: type[Rule], step: int) -> Evidence:

@@ -42,7 +42,7 @@ def _suite(run: RunVerdicts, required: Collection[str]) -> ET.Element:
         properties = ET.SubElement(suite, "properties")
         for name, text in (
             ("diagnosis", diagnosis.headline),
-            ("change", diagnosis.first.change),
+            ("change", diagnosis.first.advice),
         ):
             ET.SubElement(properties, "property", {"name": name, "value": _text(text)})
     suite.extend(tests)

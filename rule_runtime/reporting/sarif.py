@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hook_layer.format.paths import index_key
+from rule_runtime.diagnosis.diagnosis import Diagnosis
 from rule_runtime.engine.outcome import NOT_EVALUATED_YET, Evidence, RuleStatus
 from rule_runtime.engine.registry import available_rules
 from rule_runtime.engine.rule import snake_case
@@ -25,8 +26,9 @@ _ROOT: Final = "TRIAL"
 def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
     """Return verdicts as a SARIF log: findings as results, rules not evaluated as notifications.
 
-    A finding's location is the index file of its step, relative to the trial's root. A required
-    rule that was not evaluated is an error, unless it only needs more steps.
+    A finding's location is the line of the script to change, relative to the directory in which
+    the run was started; if it is unknown, the index file of its step, relative to the trial's root.
+    A required rule that was not evaluated is an error, unless it only needs more steps.
     """
     described = [_run(run, required) for run in runs]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)
@@ -36,7 +38,7 @@ def _run(run: RunVerdicts, required: Collection[str]) -> dict[str, Any]:
     path, states, diagnosis = run.path, run.states, run.diagnosis
     names = list(states)
     results = [
-        _result(name, names.index(name), state.evidence)
+        _result(name, names.index(name), state.evidence, diagnosis)
         for name, state in states.items()
         if state.evidence is not None
     ]
@@ -85,7 +87,9 @@ def _notice(name: str, index: int, state: EvaluationState, *, is_required: bool)
     }
 
 
-def _result(name: str, index: int, evidence: Evidence) -> dict[str, Any]:
+def _result(
+    name: str, index: int, evidence: Evidence, diagnosis: Diagnosis | None
+) -> dict[str, Any]:
     described = evidence.to_json()
     return {
         "ruleId": name,
@@ -94,12 +98,7 @@ def _result(name: str, index: int, evidence: Evidence) -> dict[str, Any]:
         "message": {"text": f"{evidence.line}\n{evidence.remedy}"},
         "locations": [
             {
-                "physicalLocation": {
-                    "artifactLocation": {
-                        "uri": quote(index_key(evidence.step, evidence.worker)),
-                        "uriBaseId": _ROOT,
-                    }
-                },
+                "physicalLocation": _place(evidence, _line(name, evidence, diagnosis)),
                 "logicalLocations": [{"fullyQualifiedName": evidence.tensor, "kind": "tensor"}],
             }
         ],
@@ -108,3 +107,20 @@ def _result(name: str, index: int, evidence: Evidence) -> dict[str, Any]:
             for key in ("step", "mode", "worker", "measure", "value", "threshold", "count")
         },
     }
+
+
+def _line(name: str, evidence: Evidence, diagnosis: Diagnosis | None) -> str:
+    """Return the line to change: that of the cause, otherwise that of the finding's tensor."""
+    first = None if diagnosis is None else diagnosis.first
+    if first is not None and first.line and name in {one.name for one in first.symptoms}:
+        return first.line
+    return (evidence.lines or {}).get("tensor", "")
+
+
+def _place(evidence: Evidence, line: str) -> dict[str, Any]:
+    file, _, number = line.rpartition(":")
+    if file and number.isdecimal():
+        uri = Path(file).as_uri() if Path(file).is_absolute() else quote(file)
+        return {"artifactLocation": {"uri": uri}, "region": {"startLine": int(number)}}
+    uri = quote(index_key(evidence.step, evidence.worker))
+    return {"artifactLocation": {"uri": uri, "uriBaseId": _ROOT}}

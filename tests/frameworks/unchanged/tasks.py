@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SAVED_EVERY", "TASKS", "Run", "Task", "configuration", "run"]
+__all__ = ["SAVED_EVERY", "SCRIPTS", "TASKS", "Run", "Task", "configuration", "run"]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 SCRIPTS: Final = Path(__file__).resolve().parent / "scripts"
@@ -32,6 +32,7 @@ class Task:
         tensors: What then has to be there.
         environment: Kind of the environment that it runs in.
         variables: Environment variables that it runs with.
+        lines: What stands in the lines of its layers, losses and optimizers.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Task:
     tensors: frozenset[str]
     environment: str = "frameworks"
     variables: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,16 @@ def _keras(backend: str) -> Task:
         ("weights", "gradients"),
         frozenset(names),
         variables={"KERAS_BACKEND": backend},
+        lines={
+            "layers": "keras.layers.Dense(",
+            "losses": "model.compile(",
+            "optimizers": "model.compile(",
+        },
     )
+
+
+def _torch_lines(loss: str, optimizer: str = "torch.optim.SGD(") -> dict[str, str]:
+    return {"layers": "nn.Linear(", "losses": loss, "optimizers": optimizer}
 
 
 _BOOSTED: Final = ("feature_importance", "hyperparameters")
@@ -88,6 +99,7 @@ TASKS: Final = (
         "torch_script.py",
         ("weights", "gradients"),
         _torch_names("CrossEntropyLoss_output_0"),
+        lines=_torch_lines("criterion(model(batch), expected)"),
     ),
     _keras("tensorflow"),
     _keras("torch"),
@@ -114,13 +126,18 @@ TASKS: Final = (
         ),
     ),
     Task(
-        "lightning", "lightning_script.py", ("weights", "gradients"), _torch_names("Loss_output_0")
+        "lightning",
+        "lightning_script.py",
+        ("weights", "gradients"),
+        _torch_names("Loss_output_0"),
+        lines=_torch_lines("nn.functional.cross_entropy("),
     ),
     Task(
         "huggingface",
         "huggingface_script.py",
         ("weights", "gradients"),
         _torch_names("Loss_output_0"),
+        lines=_torch_lines("nn.functional.cross_entropy(", "trainer.train()"),
     ),
 )
 """All tasks."""

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.format.collections_file import parse_collections
+from hook_layer.format.paths import collections_key
 from rule_runtime import create_trial
 from tests.frameworks.unchanged import __main__ as table
 from tests.frameworks.unchanged.tasks import (
     NUM_BATCHES,
     SAVED_EVERY,
+    SCRIPTS,
     TASKS,
     Task,
     configuration,
@@ -32,6 +35,20 @@ def test_a_script_computes_the_same_and_its_tensors_are_saved(task: Task, tmp_pa
     assert task.tensors <= set(trial.tensor_names())
     assert trial.steps() == list(range(0, 2 * NUM_BATCHES, SAVED_EVERY))
     assert trial.loaded_all_steps
+    assert_lines(task, tmp_path / "tensors")
+
+
+def assert_lines(task: Task, tensors: Path) -> None:
+    """Each layer, loss and optimizer has its line of the script."""
+    data = (tensors / collections_key("worker_0")).read_bytes()
+    known = parse_collections(data, file="collections").script_lines
+    source = (SCRIPTS / task.script).read_text().splitlines()
+    assert known.keys() == task.lines.keys()
+    for kind, lines in known.items():
+        for line in lines.values():
+            file, _, number = line.rpartition(":")
+            assert Path(file).name == task.script
+            assert task.lines[kind] in source[int(number) - 1]
 
 
 def test_scripts_that_fail_have_rows_in_the_table(

@@ -43,6 +43,19 @@ def test_gradient_stops_come_back() -> None:
     assert {text: tuple(names) for text, names in back.gradient_stops.items()} == stops
 
 
+def test_lines_of_the_script_come_back() -> None:
+    lines = {"layers": {"fc": "net.py:3"}, "optimizers": {"SGD_0": "train.py:20"}}
+    back = parse_collections(CollectionsFile({}, script_lines=lines).encode(), file="f")
+    assert back.script_lines == lines
+
+
+@pytest.mark.parametrize("lines", ['["a"]', '{"layers": "b"}', '{"layers": {"fc": 1}}'])
+def test_lines_of_another_form_are_refused(lines: str) -> None:
+    data = f'{{"collections": {{}}, "_meta": {{"script_lines": {lines}}}}}'.encode()
+    with pytest.raises(CollectionsFileError, match="script_lines"):
+        parse_collections(data, file="f")
+
+
 @pytest.mark.parametrize("stops", ['["a"]', '{"a": "b"}', '{"a": [1]}', '{"a": null}'])
 def test_gradient_stops_of_another_form_are_refused(stops: str) -> None:
     data = f'{{"collections": {{}}, "_meta": {{"gradient_stops": {stops}}}}}'.encode()

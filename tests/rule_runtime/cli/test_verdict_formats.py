@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,6 +13,7 @@ import pytest
 from hook_layer.storage.local import LocalStore
 from rule_runtime.trial.step_index import list_index_files
 from tests.rule_runtime.cli.invoking import invoke, trial_in
+from tests.rule_runtime.processes import completed
 
 RULES = ("--rule", "vanishing_gradient", "--rule", "NonFinite", "--rule", "Overfit")
 
@@ -108,3 +110,22 @@ def test_verdicts_go_to_a_file(run: Path, tmp_path: Path, form: str) -> None:
     status, output = invoke("evaluate", run, *RULES, "--output", form, "--output-file", file)
     assert (status, output) == (1, "")
     assert "vanishing_gradient" in file.read_text()
+
+
+def test_findings_of_a_cause_point_at_the_line_to_change(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
+    source = script.read_text().splitlines()
+    options = ("--stop", "never", "--out-dir", "out")
+    command = [sys.executable, "-m", "stepwatch", "run", *options, "--", sys.executable, script]
+    completed([*command, "30"], cwd=tmp_path)
+    _, output = invoke("evaluate", tmp_path / "out", "--output", "sarif")
+    (scan,) = json.loads(output)["runs"]
+    assert scan["properties"]["diagnosis"]["Cause"] == "vanishing_gradient"
+    by_rule = {
+        result["ruleId"]: result["locations"][0]["physicalLocation"] for result in scan["results"]
+    }
+    place = by_rule["VanishingGradient"]
+    assert place["artifactLocation"] == {"uri": script.as_uri()}
+    assert "nn.Linear(" in source[place["region"]["startLine"] - 1]
+    line = f"{script}:{place['region']['startLine']}"
+    assert scan["properties"]["diagnosis"]["Line"] == line
