@@ -24,7 +24,7 @@ from infra.nag import attach_checks
 from infra.packaging import PackagingError
 from infra.rule_settings import RuleCheckError
 from infra.stacks.stepwatch_stack import StepwatchStack
-from lambdas.contracts.stopping import ALL, OBSERVE, OPT_IN, WATCHED
+from lambdas.contracts.stopping import ALL, ANY, OBSERVE, OPT_IN, WATCHED
 
 __all__ = ["build_app", "main", "project_context"]
 
@@ -113,11 +113,12 @@ def _what_stops(config: StepwatchConfig) -> str:
         also = f"; {config.stop_min_rules} rules must agree"
     if config.per_job_rules:
         also += "; a job may ask for a stop by rules of its own"
+    finding = "finding" if config.stop_severity == ANY else f"{config.stop_severity} finding"
     if not config.stop_rules:
         but = f", but not of {', '.join(observed)}" if observed else ""
-        return f"a finding of any rule stops them{but}: {PREFIX}stop_rules names none{also}"
+        return f"a {finding} of any rule stops them{but}: {PREFIX}stop_rules names none{also}"
     stopping = [name for name in config.stop_rules if name not in observed]
-    return f"findings of these rules stop them: {', '.join(stopping) or 'none'}{also}"
+    return f"{finding}s of these rules stop them: {', '.join(stopping) or 'none'}{also}"
 
 
 def _summary(config: StepwatchConfig) -> list[str]:

@@ -33,7 +33,14 @@ from infra.settings import (
     read_number,
     read_text,
 )
-from lambdas.contracts.stopping import OBSERVE, OPT_IN, STOP_POLICIES, STOP_TAG
+from lambdas.contracts.stopping import (
+    ANY,
+    FATAL,
+    OPT_IN,
+    STOP_POLICIES,
+    STOP_SEVERITIES,
+    STOP_TAG,
+)
 
 __all__ = [
     "BOUNDARY",
@@ -95,7 +102,10 @@ class StepwatchConfig:
             jobs that write to a watched bucket, unless they opted out. `all`: any SageMaker
             training job of the account and Region, unless it opted out.
         stop_rules: Names of the rules whose findings stop a job, SageMaker's own rules included.
-            Empty: all. Default: the serious rules of the pack; without a pack, all of `rules`.
+            Empty: all.
+        stop_severity: Which findings of these rules stop a job. `fatal`: those from which a run
+            does not recover. `any`: all. Default: `fatal` for a pack, `any` if you name the rules,
+            in `rules` or in `stop_rules`.
         stop_observed_rules: Names of rules that never stop a job.
         stop_min_rules: Number of rules that must have a finding before a job is stopped. At most
             the number of rules that may stop jobs.
@@ -145,6 +155,7 @@ class StepwatchConfig:
     data_retention: Annotated[str | None, read_choice("retain", "destroy")] = None
     stop_policy: Annotated[str, read_choice(*STOP_POLICIES)] = OPT_IN
     stop_rules: Annotated[tuple[str, ...], read_names] = ()
+    stop_severity: Annotated[str, read_choice(*STOP_SEVERITIES)] = ANY
     stop_observed_rules: Annotated[tuple[str, ...], read_names] = ()
     stop_min_rules: Annotated[int, read_number(1, 100)] = 1
     stop_confirm_s: Annotated[int, read_number(60, 86400)] = 600
@@ -214,7 +225,8 @@ class StepwatchConfig:
             mistakes += _read_into(values, key, own[key], READERS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
-        mistakes += _stops_of_pack(values, own)
+        if "stop_rules" not in own and pack_of(own.get("rules")) is not None:
+            values.setdefault("stop_severity", FATAL)
         mistakes += contradictions(values, rule_configuration_names(own.get("rules")))
         if mistakes:
             raise ConfigurationError(sorted(mistakes))
@@ -237,19 +249,6 @@ def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> 
     except SeveralMistakesError as several:
         return [wrong(key, given, error) for error in several.errors]
     return []
-
-
-def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """Use a pack's list of rules that stop jobs, if the user names a pack and no such rules."""
-    pack = pack_of(own.get("rules"))
-    if pack is None or "stop_rules" in own:
-        return []
-    values["stop_rules"] = pack.stops
-    if pack.stops or values.get("stop_policy") == OBSERVE:
-        return []
-    allowed = f"names of them, nothing for all of them, or {PREFIX}stop_policy = {OBSERVE}"
-    question = f"missing; which rules of the pack {pack.name} may stop a job?"
-    return [f"{PREFIX}stop_rules: {question} allowed: {allowed}"]
 
 
 def _unknown(key: str, value: Any) -> str:

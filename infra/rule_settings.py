@@ -37,10 +37,7 @@ from rule_runtime.configuration.packs import PACKS
 def told(given):
     return {k: ",".join(v) if isinstance(v, tuple) else v for k, v in given.items()}
 packs = {
-    pack.name: {
-        "parameters": {rule: told(given) for rule, given in pack.parameters.items()},
-        "stops": sorted(pack.stops),
-    }
+    pack.name: {rule: told(given) for rule, given in pack.parameters.items()}
     for pack in PACKS.values()
 }
 print(json.dumps(packs))
@@ -79,12 +76,10 @@ class RulePack:
 
     Attributes:
         parameters: The rules by name, each with its parameters that differ from the default.
-        stops: Names of the rules whose finding may stop a job.
     """
 
     name: str
     parameters: Mapping[str, Mapping[str, Any]]
-    stops: tuple[str, ...]
 
 
 def pack_of(value: Any) -> RulePack | None:
@@ -102,7 +97,7 @@ def _pack_named(value: Any) -> RulePack | None:
     if not isinstance(value, str) or not PACK_NAME.fullmatch(value):
         return None
     pack = json.loads(query_rules(("-c", TELL_PACKS), "")).get(value)
-    return None if pack is None else RulePack(value, pack["parameters"], tuple(pack["stops"]))
+    return None if pack is None else RulePack(value, pack)
 
 
 def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:

@@ -135,6 +135,7 @@ def _environment(config: StepwatchConfig) -> dict[str, str]:
         environment.EVENT_BUS_NAME: STATUS_BUS,
         environment.STOP_POLICY: config.stop_policy,
         environment.STOP_RULES: ",".join(config.stop_rules),
+        environment.STOP_SEVERITY: config.stop_severity,
         environment.STOP_OBSERVED_RULES: ",".join(config.stop_observed_rules),
         environment.STOP_MIN_RULES: str(config.stop_min_rules),
         environment.STOP_CONFIRM_S: str(config.stop_confirm_s),

@@ -25,6 +25,7 @@ __all__ = [
     "STOP_PLATFORMS",
     "STOP_POLICY",
     "STOP_RULES",
+    "STOP_SEVERITY",
     "STOP_TAG",
     "TENSOR_BUCKET_NAMES",
     "TOPIC_ARN",
@@ -76,6 +77,9 @@ STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
 """stop_job: comma-separated names of rules, including SageMaker's, whose finding stops a job;
 empty: all."""
+
+STOP_SEVERITY: Final = "STEPWATCH_STOP_SEVERITY"
+"""stop_job: which of their findings do, a severity of `lambdas.contracts.stopping`; `any`."""
 
 STOP_CONFIRM_S: Final = "STEPWATCH_STOP_CONFIRM_S"
 """stop_job: seconds that a stopped job may take to end before an alarm is raised."""

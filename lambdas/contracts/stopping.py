@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALL", "NEVER", "OBSERVE", "OPT_IN", "STOP_POLICIES", "STOP_TAG", "WATCHED"]
+__all__ = [
+    "ALL",
+    "ANY",
+    "FATAL",
+    "NEVER",
+    "OBSERVE",
+    "OPT_IN",
+    "STOP_POLICIES",
+    "STOP_SEVERITIES",
+    "STOP_TAG",
+    "WATCHED",
+]
 
 OPT_IN: Final = "opt_in"
 """Jobs that opted in: by `StopTraining` in their `job.json`, or by the tag."""
@@ -15,6 +26,12 @@ WATCHED: Final = "watched"
 ALL: Final = "all"
 """Any training job of the account and Region, except those that opted out."""
 STOP_POLICIES: Final = (OPT_IN, OBSERVE, WATCHED, ALL)
+
+ANY: Final = "any"
+"""Any finding stops a job."""
+FATAL: Final = "fatal"
+"""Only findings from which a run does not recover stop a job."""
+STOP_SEVERITIES: Final = (ANY, FATAL)
 
 STOP_TAG: Final = "stepwatch:debug-output"
 """Default name of the tag. Its value is the S3 URI of a folder whose findings may stop the job."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.contracts.queue_list import resolve_queue_urls
-from lambdas.contracts.stopping import OPT_IN, STOP_POLICIES, STOP_TAG
+from lambdas.contracts.stopping import ANY, OPT_IN, STOP_POLICIES, STOP_SEVERITIES, STOP_TAG
 from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
 from rule_runtime.engine.outcome import RuleStatus
 
@@ -118,6 +118,7 @@ class StopJobSettings(_Settings):
     Attributes:
         policy: Which jobs may be stopped, a policy of `lambdas.contracts.stopping`.
         stop_rules: Rules whose finding stops a job; empty for every rule.
+        severity: Which of their findings do, a severity of `lambdas.contracts.stopping`.
         observed_rules: Rules whose finding never stops a job.
         deployed_rules: Rules with their own functions; empty if jobs cannot configure others.
         min_rules: Number of different rules that must have found an issue to stop a job.
@@ -129,6 +130,7 @@ class StopJobSettings(_Settings):
 
     policy: str = OPT_IN
     stop_rules: frozenset[str] = frozenset()
+    severity: str = ANY
     observed_rules: frozenset[str] = frozenset()
     deployed_rules: frozenset[str] = frozenset()
     min_rules: int = 1
@@ -143,6 +145,7 @@ class StopJobSettings(_Settings):
             **_watched(reader),
             policy=reader.choice(environment.STOP_POLICY, STOP_POLICIES),
             stop_rules=reader.names(environment.STOP_RULES),
+            severity=reader.choice(environment.STOP_SEVERITY, STOP_SEVERITIES),
             observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
             deployed_rules=reader.names(environment.DEPLOYED_RULES),
             min_rules=int(reader.number(environment.STOP_MIN_RULES, default=1)),
@@ -156,6 +159,10 @@ class StopJobSettings(_Settings):
         """Return whether a finding of this rule stops jobs."""
         name = rule_configuration_name
         return (not self.stop_rules or name in self.stop_rules) and name not in self.observed_rules
+
+    def stops_at(self, *, is_fatal: bool) -> bool:
+        """Return whether findings of such a severity stop jobs."""
+        return is_fatal or self.severity == ANY
 
     def is_jobs_own(self, rule_configuration_name: str) -> bool:
         """Return whether only a job can have configured this rule, and may be stopped by it."""

@@ -59,6 +59,11 @@ class StopReason:
     text: str
     evidence: dict[str, Any] | None = None
 
+    @property
+    def is_fatal(self) -> bool:
+        """Whether the run is known not to recover."""
+        return bool((self.evidence or {}).get("is_fatal"))
+
 
 @dataclass(frozen=True)
 class StopTarget:

@@ -8,8 +8,9 @@ nor receive its stop signal.
 
 The stop policy decides which jobs may be stopped. By default, jobs must opt in, with their
 `job.json` or a tag. The policy, the actions in `job.json` and the minimum number of rules apply to
-every request. The list of rules that stop jobs applies only to events, because a direct invocation
-has chosen its rule.
+every request. The list of rules that stop jobs and the severity of their findings apply only to
+events, because a direct invocation has chosen its rule. A finding without evidence, such as one of
+SageMaker's own rules, is not known to be fatal.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lambdas.shared.stop_table import StopTable, StopTarget
     from lambdas.stop_job.request import Finding, StopRequest
     from lambdas.stop_job.stopper import JobStopper
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["AmbiguousJobError", "StopJobService"]
 
@@ -127,8 +129,8 @@ class StopJobService:
             targets.append(unregistered)
         if len(targets) < max(1, len(registrations)):
             return self._refuse("its tag does not let it be stopped", request)
-        is_wanted = self._is_wanted if request.origin is Origin.DIRECT else self._stops
-        wanted = [reason for reason in reasons if is_wanted(reason.rule, jobs)]
+        is_direct = request.origin is Origin.DIRECT
+        wanted = [reason for reason in reasons if self._stops(reason, jobs, is_direct=is_direct)]
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self.settings.min_rules:
             self.telemetry.info(
@@ -172,25 +174,29 @@ class StopJobService:
         is_direct = request.origin is Origin.DIRECT
         return is_direct or self.settings.stops(rule) or self.settings.is_jobs_own(rule)
 
-    def _stops(self, rule: str, jobs: list[_Job]) -> bool:
-        """Return whether a rule's finding in an event stops the requested jobs.
+    def _stops(self, reason: StopReason, jobs: list[_Job], *, is_direct: bool = False) -> bool:
+        """Return whether a finding stops the requested jobs.
 
-        The settings list the rules. A rule that the job itself configured also stops it if the job
-        requests that.
+        The settings list rules and a severity, except for direct invocations. If a job requests to
+        be stopped by a rule, any of its findings does, also of a rule that the job itself brings.
         """
-        if self.settings.stops(rule):
-            return self._is_wanted(rule, jobs)
-        asked = [job.actions.requests_stop(rule) is True for job in jobs]
-        return self.settings.is_jobs_own(rule) and bool(asked) and all(asked)
+        rule, settings = reason.rule, self.settings
+        asked = [job.actions.requests_stop(rule) for job in jobs]
+        if asked and all(answer is True for answer in asked):
+            return is_direct or settings.stops(rule) or settings.is_jobs_own(rule)
+        is_listed = settings.stops(rule) and settings.stops_at(is_fatal=reason.is_fatal)
+        return (is_direct or is_listed) and self._is_wanted(asked, jobs)
 
-    def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
-        """Return whether every requested job allows a finding of this rule to stop it.
+    def _is_wanted(self, asked: list[bool | None], jobs: list[_Job]) -> bool:
+        """Return whether every requested job allows to be stopped.
 
-        For a job without actions, the stop policy decides. Under the policy `opt_in`, only a tag
-        with consent allows a request to the platform, so the target shows the tag.
+        Args:
+            asked: Whether each job requests it. If it does not say, the stop policy decides. Under
+                the policy `opt_in`, only a tag with consent allows a request to the platform, so
+                the target shows the tag.
+            jobs: The jobs.
         """
         is_opted_in_only = self.settings.policy == OPT_IN
-        asked = [job.actions.requests_stop(rule) for job in jobs]
         return all(
             answer is True
             or (answer is None and not (is_opted_in_only and job.target.platform == LOOP))
@@ -205,8 +211,8 @@ class StopJobService:
         for job in jobs:
             run = job.registration
             states = self.runs.load(run.root_uri, run.run_id)
-            found = {r for r, of in states.items() if of.status is RuleStatus.ISSUES_FOUND}
-            rules |= {r for r in found if self._stops(r, jobs)}
+            found = {r: of for r, of in states.items() if of.status is RuleStatus.ISSUES_FOUND}
+            rules |= {r for r, of in found.items() if self._stops(_reason(r, of), jobs)}
         return rules
 
     def _registrations(self, request: StopRequest) -> list[Registration]:
@@ -272,12 +278,7 @@ class StopJobService:
                 stored = self.states.load(key)
                 if stored is None or stored.state.status is not RuleStatus.ISSUES_FOUND:
                     continue
-                evidence = stored.state.evidence
-                reasons.append(
-                    StopReason(finding.rule, _sentence(finding.rule))
-                    if evidence is None
-                    else StopReason(finding.rule, evidence.line, evidence.to_json())
-                )
+                reasons.append(_reason(finding.rule, stored.state))
         return reasons
 
     def _refuse(self, why: str, request: StopRequest) -> bool:
@@ -296,6 +297,13 @@ def _is_meant(registration: Registration, request: StopRequest) -> bool:
     if request.run_id is None and request.origin is not Origin.EVENT_BUS:
         return True
     return registration.run_id == (request.run_id or "")
+
+
+def _reason(rule: str, state: EvaluationState) -> StopReason:
+    evidence = state.evidence
+    if evidence is None:
+        return StopReason(rule, _sentence(rule))
+    return StopReason(rule, evidence.line, evidence.to_json())
 
 
 def _sentence(rule: str) -> str:

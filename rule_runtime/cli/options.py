@@ -157,7 +157,7 @@ class ChosenRules:
     @property
     def stops(self) -> StopPolicy:
         """Which findings stop a run: of named rules any, of a pack's the fatal ones."""
-        of_pack = self.pack.rules() if self.pack and self.pack.stops else ()
+        of_pack = self.pack.rules() if self.pack else ()
         return StopPolicy(frozenset(self.names), frozenset(of_pack))
 
 

@@ -34,7 +34,6 @@ class Pack:
             part of the stored data; None for `save_interval`.
         begins_densely: Whether to save also the steps of `DENSE_STEPS`.
         statistics_only: Whether values are stored only for rules with `save_raw_tensor`.
-        stops: Names of the rules whose findings stop a job.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Pack:
     activations_interval: int | None = None
     begins_densely: bool = False
     statistics_only: bool = False
-    stops: frozenset[str] = frozenset()
 
     def rules(self) -> dict[str, Rule]:
         """Return the rules by name, in the order of the pack.
@@ -188,7 +186,6 @@ _RECOMMENDED: Final = Pack(
     activations_interval=100,
     begins_densely=True,
     statistics_only=True,
-    stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
 )
 
 PACKS: Final[Mapping[str, Pack]] = MappingProxyType(

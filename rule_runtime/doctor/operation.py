@@ -18,6 +18,7 @@ _FAILURES: Final = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": 
 # The same as in `lambdas.contracts.environment`, which is not part of the installed package.
 _STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 _STOP_RULES: Final = "STEPWATCH_STOP_RULES"
+_STOP_SEVERITY: Final = "STEPWATCH_STOP_SEVERITY"
 _STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
 _RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
 _STOPPED: Final = {
@@ -56,13 +57,14 @@ def _stops(aws: Aws, function: str) -> Finding:
     policy = variables.get(_STOP_POLICY, "")
     if policy == "observe":
         return Finding(subject, Verdict.OK, "no finding stops a job: the policy is to observe")
+    finding = "fatal finding" if variables.get(_STOP_SEVERITY) == "fatal" else "finding"
     whom = _STOPPED.get(policy, "a job")
     observed = _names(variables.get(_STOP_OBSERVED_RULES))
     stopping = [name for name in _names(variables.get(_STOP_RULES)) if name not in observed]
     if not _names(variables.get(_STOP_RULES)):
         but = f" except {', '.join(observed)}" if observed else ""
-        return Finding(subject, Verdict.OK, f"a finding of any rule{but} stops {whom}")
-    message = f"findings of these rules stop {whom}: {', '.join(stopping) or 'none'}"
+        return Finding(subject, Verdict.OK, f"a {finding} of any rule{but} stops {whom}")
+    message = f"{finding}s of these rules stop {whom}: {', '.join(stopping) or 'none'}"
     return Finding(subject, Verdict.OK, message)
 
 

@@ -20,7 +20,7 @@ from infra import app as application
 from infra import packaging
 from infra.config import BOUNDARY, StepwatchConfig
 from infra.nag import acknowledge, attach_checks
-from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
+from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES, STOP_SEVERITY
 from lambdas.contracts.events import JOB_RULES
 from rule_runtime.configuration.packs import PACKS
 from tests.infra.synthesis import assembly_of, template_of
@@ -57,17 +57,16 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
         if RULE_CONFIGURATION_NAME in reported
     ]
     assert sorted(rules) == sorted([*recommended.parameters, JOB_RULES])
-    (stopping,) = [reported[STOP_RULES] for reported in variables if STOP_RULES in reported]
-    assert set(stopping.split(",")) == recommended.stops
-    stops = ", ".join(sorted(recommended.stops))
+    (stopping,) = [reported for reported in variables if STOP_RULES in reported]
+    assert (stopping[STOP_RULES], stopping[STOP_SEVERITY]) == ("", "fatal")
     reported = done.stderr.splitlines()
     assert (
         "infra: who can be stopped: only jobs that opted in, by StopTraining in job.json or by the "
         "tag stepwatch:debug-output (stepwatch:stop_policy = opt_in)"
     ) in reported
     assert (
-        f"infra: findings of these rules stop them: {stops}; a job may ask for a stop by rules of "
-        "its own"
+        "infra: a fatal finding of any rule stops them: stepwatch:stop_rules names none; a job may "
+        "ask for a stop by rules of its own"
     ) in reported
     assert any(line.startswith("infra: nobody is notified; ") for line in reported)
     assert re.search(

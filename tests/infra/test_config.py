@@ -197,7 +197,6 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ),
         ({"rules": ["recommended", "original"], "stop_rules": ""}, "allowed: one pack, with rules"),
         ({"rules": ["recommended", {"Overfit": 5}]}, "{'Overfit': 5}: allowed: the name of a pack"),
-        ({"rules": ["original", "NonFinite"]}, "stop_rules: missing"),
     ],
 )
 def test_one_mistake(settings: dict[str, Any], expected: str) -> None:
@@ -256,23 +255,20 @@ def test_a_pack_is_configured_by_its_name() -> None:
     assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
     assert by_name["StalledTrainingRule"] == {"check_gaps": "false"}
     assert by_name["PoorWeightInitialization"] == {"conditions": "scale,symmetry"}
-    assert set(config.stop_rules) == pack.stops
+    assert (config.stop_rules, config.stop_severity) == ((), "fatal")
 
 
 def test_what_stops_jobs_is_ones_own_choice() -> None:
-    assert read(rules="recommended", stop_rules="LossSpike").stop_rules == ("LossSpike",)
-    assert read(rules="recommended", stop_rules="").stop_rules == ()
-    assert read(rules="original", stop_rules="ExplodingTensor").stop_rules == ("ExplodingTensor",)
+    named = read(rules="recommended", stop_rules="LossSpike")
+    assert (named.stop_rules, named.stop_severity) == (("LossSpike",), "any")
+    everything = read(rules="recommended", stop_rules="")
+    assert (everything.stop_rules, everything.stop_severity) == ((), "any")
+    assert read(rules="recommended", stop_severity="any").stop_severity == "any"
+    assert read(rules="recommended", stop_rules="", stop_severity="fatal").stop_severity == "fatal"
+    (mistake,) = mistakes(rules="recommended", stop_severity="serious")
+    assert "stepwatch:stop_severity = 'serious': allowed: any, fatal" in mistake
     (mistake,) = mistakes(rules="recommended", stop_rules="ExplodingTensor")
     assert "allowed: the configured rules NonFinite, LossDiverging" in mistake
-
-
-def test_a_pack_that_names_no_rules_that_stop_jobs_stops_none_by_accident() -> None:
-    """The rules of the original find fault with healthy trainings, too."""
-    (mistake,) = mistakes(rules="original")
-    assert "stepwatch:stop_rules: missing; which rules of the pack original may stop" in mistake
-    observed = read(rules="original", stop_policy="observe")
-    assert len(observed.rules) == len(PACKS["original"].parameters)
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -284,7 +280,7 @@ def test_a_pack_can_have_other_parameters_and_rules_beside_it(as_text: bool) -> 
     assert by_name.keys() == {*pack.parameters, "Overfit"}
     assert by_name["VanishingGradient"] == {"max_share": "1e-06", "patience": "20"}
     assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
-    assert set(config.stop_rules) == pack.stops, "a rule beside it stops none unless that is said"
+    assert config.stop_severity == "fatal", "a rule beside it stops none unless that is said"
     assert len(read(rules="recommended,Overfit").rules) == len(pack.parameters) + 1
 
 
@@ -385,7 +381,7 @@ class TestAgreementThatCannotBeReached:
         )
 
     def test_counts_the_rules_of_a_pack_that_stop_jobs(self) -> None:
-        stops = len(PACKS["recommended"].stops)
+        stops = len(PACKS["recommended"].parameters)
         assert read(rules="recommended", stop_min_rules=stops).stop_min_rules == stops
         (mistake,) = mistakes(rules="recommended", stop_min_rules=stops + 1)
         assert f"jobs, {stops} (" in mistake

@@ -131,6 +131,45 @@ class TestTheDeploymentsPolicy:
             StopJobSettings.from_environment(variables)
 
 
+class TestSeverity:
+    """Under the severity `fatal`, only findings from which a run does not recover stop a job."""
+
+    @pytest.fixture(autouse=True)
+    def severity(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_SEVERITY, "fatal")
+        pipeline.forget()
+
+    @pytest.mark.parametrize(("rule", "stopped"), [(RULE, NOBODY), ("NonFinite", LOOP)])
+    def test_only_a_fatal_finding_stops_a_job(
+        self, pipeline: Pipeline, rule: str, stopped: frozenset[str]
+    ) -> None:
+        pipeline.patch.setenv(environment.RULE_PARAMETERS, json.dumps({"rule_to_invoke": rule}))
+        pipeline.forget()
+        detail = finding_of(pipeline, **LOCAL)
+        assert stopped_by(pipeline, own_event(detail)) == stopped
+
+    def test_a_job_that_asks_to_be_stopped_by_a_rule_is_stopped_by_any_finding(
+        self, pipeline: Pipeline
+    ) -> None:
+        detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
+        assert stopped_by(pipeline, own_event(detail)) == LOOP
+
+    def test_of_a_native_finding_the_severity_is_unknown(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        assert stopped_by(pipeline, native_finding()) == NOBODY
+        assert pipeline.stop(native_finding(source=None)) is None  # a direct call
+        assert job_status(pipeline) == "Stopping"
+
+    def test_only_fatal_findings_agree(self, pipeline: Pipeline) -> None:
+        pipeline.patch.setenv(environment.STOP_MIN_RULES, "2")
+        pipeline.forget()
+        finding_of(pipeline, **LOCAL)
+        fatal = json.dumps({"rule_to_invoke": "NonFinite"})
+        pipeline.patch.setenv(environment.RULE_PARAMETERS, fatal)
+        detail = finding_of_another_rule(pipeline)
+        assert stopped_by(pipeline, own_event(detail)) == NOBODY
+
+
 class TestRulesOfTheJobsOwn:
     """Findings of a rule that is not deployed: the job has configured it itself."""
 

@@ -98,6 +98,8 @@ def test_which_findings_stop_jobs(stack: Stack) -> None:
     reported = stack.stops(**{policy: "opt_in", rules: "NonFinite,Flat"})
     assert reported == "findings of these rules stop a job that opted in: NonFinite, Flat"
     assert stack.stops(**{policy: "all"}) == "a finding of any rule stops any training job"
+    fatal = stack.stops(**{policy: "all", environment.STOP_SEVERITY: "fatal"})
+    assert fatal == "a fatal finding of any rule stops any training job"
     observed = environment.STOP_OBSERVED_RULES
     assert stack.stops(**{observed: "Flat"}) == "a finding of any rule except Flat stops a job"
     reported = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})

@@ -117,7 +117,7 @@ def test_findings_of_a_cause_point_at_the_line_to_change(tmp_path: Path) -> None
     source = script.read_text().splitlines()
     options = ("--stop", "never", "--out-dir", "out")
     command = [sys.executable, "-m", "stepwatch", "run", *options, "--", sys.executable, script]
-    completed([*command, "30"], cwd=tmp_path)
+    completed([*map(str, command), "30"], cwd=tmp_path)
     _, output = invoke("evaluate", tmp_path / "out", "--output", "sarif")
     (scan,) = json.loads(output)["runs"]
     assert scan["properties"]["diagnosis"]["Cause"] == "vanishing_gradient"
