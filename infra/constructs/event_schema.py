@@ -9,7 +9,12 @@ from pathlib import Path
 from aws_cdk import aws_eventschemas as eventschemas
 from constructs import Construct
 
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE, STOP_OVERDUE_DETAIL_TYPE
+from lambdas.contracts.events import (
+    JOB_SUMMARY_DETAIL_TYPE,
+    STATUS_DETAIL_TYPE,
+    STATUS_SOURCE,
+    STOP_OVERDUE_DETAIL_TYPE,
+)
 
 __all__ = ["SCHEMAS", "EventSchema", "RegisteredEvent"]
 
@@ -35,6 +40,11 @@ SCHEMAS = {
         STATUS_DETAIL_TYPE,
         FOLDER / "status_event.json",
         "The status of a rule for a run of a training job",
+    ),
+    "JobSummaryEvent": RegisteredEvent(
+        JOB_SUMMARY_DETAIL_TYPE,
+        FOLDER / "job_summary_event.json",
+        "The statuses of all rules over a run of a training job, and the cause of their findings",
     ),
     "StopOverdueEvent": RegisteredEvent(
         STOP_OVERDUE_DETAIL_TYPE,

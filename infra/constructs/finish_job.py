@@ -7,8 +7,13 @@ from constructs import Construct
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
 from infra.constructs.rule_evaluation import RuleQueues
+from infra.constructs.status_bus import STATUS_BUS, allow_status_events
 from lambdas.contracts import environment
-from lambdas.contracts.events import evaluated_pattern, training_job_changed_pattern
+from lambdas.contracts.events import (
+    JOB_SUMMARY_DETAIL_TYPE,
+    evaluated_pattern,
+    training_job_changed_pattern,
+)
 
 __all__ = ["FinishJob"]
 
@@ -48,6 +53,7 @@ class FinishJob(Construct):
             source=source,
             settings=SETTINGS,
             environment={
+                environment.EVENT_BUS_NAME: STATUS_BUS,
                 environment.RULE_QUEUE_URLS: queues.urls(),
             },
         )
@@ -55,6 +61,7 @@ class FinishJob(Construct):
             finish, ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"]
         )
         queues.allow_sending(finish)
+        allow_status_events(finish, JOB_SUMMARY_DETAIL_TYPE)
         self._allow_reports(finish)
         finish.on_event(
             "JobChanged",
@@ -64,7 +71,7 @@ class FinishJob(Construct):
         finish.on_event(
             "RuleJudged",
             evaluated_pattern(),
-            description="A rule has come to a verdict; when all have, the job's report is written",
+            description="A rule has come to a verdict; when all have, the job is reported on",
         )
 
     @staticmethod

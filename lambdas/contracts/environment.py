@@ -69,7 +69,8 @@ TENSOR_BUCKET_NAMES: Final = "STEPWATCH_TENSOR_BUCKET_NAMES"
 """All functions: comma-separated names of the watched buckets."""
 
 EVENT_BUS_NAME: Final = "STEPWATCH_EVENT_BUS_NAME"
-"""evaluate_rule: the bus for status events; native events only arrive at `default`."""
+"""evaluate_rule, finish_job and stop_job: the bus for Stepwatch's events; native events only
+arrive at `default`."""
 
 STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 """stop_job: which jobs may be stopped, a policy of `lambdas.contracts.stopping`; `opt_in`."""

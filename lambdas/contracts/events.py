@@ -11,6 +11,7 @@ __all__ = [
     "ACTIVE_INDEX_ATTRIBUTES",
     "CUSTOM_RULES",
     "JOB_RULES",
+    "JOB_SUMMARY_DETAIL_TYPE",
     "LIFE_SIGN_RULE",
     "MAX_ROOT_BYTES",
     "NATIVE_SOURCE",
@@ -28,6 +29,7 @@ __all__ = [
     "attempts_partition",
     "evaluated_pattern",
     "issues_found_pattern",
+    "job_summary_pattern",
     "notable_statuses_pattern",
     "notice_partition",
     "registration_partition",
@@ -43,6 +45,8 @@ STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
 STOP_OVERDUE_DETAIL_TYPE: Final = "Stepwatch Stop Overdue"
 """Reports that a job continues after two stop requests."""
+JOB_SUMMARY_DETAIL_TYPE: Final = "Stepwatch Job Summary"
+"""Reports the statuses of all rules over a run, and the cause of their findings."""
 STOP_CONFIRMATION_DETAIL_TYPE: Final = "Stop Confirmation Due"
 """Makes stop_job check the jobs that it asked to stop."""
 WAKE_DETAIL_TYPE: Final = "Evaluation Due"
@@ -157,6 +161,11 @@ def notable_statuses_pattern(statuses: list[str]) -> dict[str, Any]:
         "detail-type": [STATUS_DETAIL_TYPE],
         "detail": {"DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": statuses}},
     }
+
+
+def job_summary_pattern() -> dict[str, Any]:
+    """Return the event pattern of the summaries of jobs."""
+    return {"source": [STATUS_SOURCE], "detail-type": [JOB_SUMMARY_DETAIL_TYPE]}
 
 
 def stop_overdue_pattern() -> dict[str, Any]:

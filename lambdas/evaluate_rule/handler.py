@@ -25,6 +25,7 @@ from lambdas.evaluate_rule.rules import DeployedRule, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared import clients
+from lambdas.shared.event_bus import EventBus
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.rule_memory import RuleMemories
@@ -94,7 +95,7 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
             settings.state_table_name,
             memories=RuleMemories(_open_store, settings.state_table_name),
         ),
-        announcer=EventBridgeAnnouncer(clients.eventbridge, settings.event_bus_name),
+        announcer=EventBridgeAnnouncer(EventBus(clients.eventbridge, settings.event_bus_name)),
         results=ResultFiles(_open_store, telemetry),
         continuations=Continuations(name, queue, telemetry),
         telemetry=telemetry,

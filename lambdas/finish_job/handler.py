@@ -12,6 +12,7 @@ from lambdas.finish_job.events import parse_job_event, parse_status_change
 from lambdas.finish_job.job_reports import JobReports
 from lambdas.finish_job.service import FinishJobService
 from lambdas.shared import clients
+from lambdas.shared.event_bus import EventBus
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.run_states import RunStates
@@ -35,17 +36,15 @@ def _service() -> FinishJobService:
         bucket_names=settings.tensor_bucket_names,
         registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
         queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
-        reports=JobReports(
-            RunStates(clients.dynamodb(), settings.state_table_name, _telemetry()),
-            lambda uri: S3Store(uri, client=clients.s3()),
-            _telemetry(),
-        ),
+        states=RunStates(clients.dynamodb(), settings.state_table_name, _telemetry()),
+        bus=EventBus(clients.eventbridge, settings.event_bus_name),
+        reports=JobReports(lambda uri: S3Store(uri, client=clients.s3()), _telemetry()),
         telemetry=_telemetry(),
     )
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
-    """Wake the evaluators of an ended training job; write its report when all have a verdict.
+    """Wake the evaluators of an ended training job; report on it when all have a verdict.
 
     Args:
         event: A "SageMaker Training Job State Change" event of SageMaker or Stepwatch.

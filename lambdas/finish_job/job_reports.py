@@ -1,8 +1,8 @@
-"""Writes the report of a job beside its rules' results, when all rules have a verdict."""
+"""Writes the report of a job beside its rules' results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.storage.base import StorageError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hook_layer.storage.base import Store
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
-    from lambdas.shared.run_states import RunStates
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["REPORT_KEY", "JobReports"]
 
@@ -28,27 +28,16 @@ class JobReports:
     A report that fails has no effect on the verdicts.
 
     Args:
-        states: The states of rules over runs.
         open_store: Returns the store at a folder.
         telemetry: Logs and metrics.
     """
 
-    def __init__(
-        self, states: RunStates, open_store: Callable[[str], Store], telemetry: Telemetry
-    ) -> None:
-        self._states = states
+    def __init__(self, open_store: Callable[[str], Store], telemetry: Telemetry) -> None:
         self._open_store = open_store
         self._telemetry = telemetry
 
-    def write_if_evaluated(self, job: Registration) -> bool:
-        """Write the report of a job if every rule of its run has a verdict; return whether it did.
-
-        Raises:
-            ClientError: The table failed.
-        """
-        states = self._states.load(job.root_uri, job.run_id)
-        if not states or not all(state.status.is_final for state in states.values()):
-            return False
+    def write(self, job: Registration, states: Mapping[str, EvaluationState]) -> bool:
+        """Write the report of a job with the states of its rules; return whether it did."""
         # Slow imports; most events require no report.
         from rule_runtime.reporting.html_report import report_of_store  # noqa: PLC0415
         from rule_runtime.reporting.job_verdicts import verdicts_of  # noqa: PLC0415

@@ -176,15 +176,18 @@ class FinishJobSettings(_Settings):
 
     Attributes:
         rule_queue_urls: The evaluators' queues by rule configuration name.
+        event_bus_name: The bus for summaries of jobs.
     """
 
     rule_queue_urls: Mapping[str, str]
+    event_bus_name: str = "default"
 
     @classmethod
     def _read(cls, reader: EnvironmentReader) -> Self:
         return cls(
             **_watched(reader),
             rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
+            event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
         )
 
 

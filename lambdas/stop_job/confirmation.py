@@ -6,7 +6,6 @@ because then a person must end it.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +16,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from hook_layer.storage.base import StorageError
 from lambdas.contracts.events import (
     STATUS_SCHEMA_VERSION,
-    STATUS_SOURCE,
     STOP_CONFIRMATION_DETAIL_TYPE,
     STOP_OVERDUE_DETAIL_TYPE,
 )
-from lambdas.shared.status_event import AnnouncementError
+from lambdas.shared.event_bus import AnnouncementError
 from lambdas.shared.stop_table import CONFIRMED, LATE
 from lambdas.stop_job.job_stage import Life
 
 if TYPE_CHECKING:
-    from mypy_boto3_events import EventBridgeClient
-
+    from lambdas.shared.event_bus import EventBus
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.settings import StopJobSettings
     from lambdas.shared.stop_table import StopItem, StopTable
@@ -62,7 +59,7 @@ class StopConfirmation:
         settings: The function's settings.
         stops: The requests.
         stopper: Sends stop requests, and checks whether jobs have ended.
-        events: Returns the EventBridge client.
+        bus: The bus for events about jobs that do not end.
         telemetry: Logs and metrics.
         clock: Seconds since the epoch.
     """
@@ -70,7 +67,7 @@ class StopConfirmation:
     settings: StopJobSettings
     stops: StopTable
     stopper: JobStopper
-    events: Callable[[], EventBridgeClient]
+    bus: EventBus
     telemetry: Telemetry
     clock: Callable[[], float] = time.time
 
@@ -126,23 +123,11 @@ class StopConfirmation:
 
     def _tell(self, item: StopItem) -> None:
         """Publish that a job continues; twice if the function dies before it records that."""
-        bus = self.settings.event_bus_name
-        answer = self.events().put_events(
-            Entries=[
-                {
-                    "Source": STATUS_SOURCE,
-                    "DetailType": STOP_OVERDUE_DETAIL_TYPE,
-                    "Detail": json.dumps(overdue_detail(item)),
-                    "EventBusName": bus,
-                }
-            ]
+        self.bus.publish(
+            STOP_OVERDUE_DETAIL_TYPE,
+            overdue_detail(item),
+            subject=f"the event that {item.target.training_job_name} continues",
         )
-        if answer["FailedEntryCount"]:
-            entry = answer["Entries"][0]
-            raise AnnouncementError(
-                f"the bus {bus} refused the event that {item.target.training_job_name} continues: "
-                f"{entry.get('ErrorCode')}: {entry.get('ErrorMessage')}"
-            )
 
 
 def overdue_detail(item: StopItem) -> dict[str, Any]:

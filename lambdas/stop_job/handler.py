@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hook_layer.storage.s3 import S3Store
 from lambdas.shared import clients
+from lambdas.shared.event_bus import EventBus
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.run_states import RunStates
@@ -65,7 +66,8 @@ def _service() -> _Services:
         stopper=stopper,
         telemetry=telemetry,
     )
-    confirming = StopConfirmation(settings, stops, stopper, clients.eventbridge, telemetry)
+    bus = EventBus(clients.eventbridge, settings.event_bus_name)
+    confirming = StopConfirmation(settings, stops, stopper, bus, telemetry)
     return _Services(deciding, confirming)
 
 

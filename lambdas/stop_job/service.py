@@ -25,8 +25,8 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
-from rule_runtime.diagnosis.diagnosis import diagnosis_of_states
-from rule_runtime.engine.outcome import RuleStatus, counted
+from rule_runtime.diagnosis.diagnosis import findings_in_words
+from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
@@ -153,7 +153,7 @@ class StopJobService:
         return True
 
     def _with_cause(self, reason: StopReason, registrations: list[Registration]) -> StopReason:
-        """Return the reason with the cause of all findings so far; rules may find more later."""
+        """Return the reason after the cause of all findings; rules may find more later."""
         if len(registrations) != 1:
             return reason
         (run,) = registrations
@@ -162,12 +162,7 @@ class StopJobService:
         except ClientError as error:  # the stop must not wait for its explanation
             self.telemetry.warning("the cause of the stop is not known", problem=str(error))
             return reason
-        diagnosis = diagnosis_of_states(states)
-        if diagnosis is None:
-            return reason
-        num = sum(of.status is RuleStatus.ISSUES_FOUND for of in states.values())
-        known = f"by {num} of {counted(len(states), 'rule')} so far"
-        return replace(reason, text=f"{diagnosis.headline}, {known}; {reason.text}")
+        return replace(reason, text=f"{findings_in_words(states)}; {reason.text}")
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; always true for direct invocations."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rule_runtime.diagnosis.causes import CAUSES, Cause
 from rule_runtime.engine.evidence import Evidence
+from rule_runtime.engine.outcome import RuleStatus, counted
 
 if TYPE_CHECKING:
     from rule_runtime.engine.state import EvaluationState
@@ -21,6 +22,7 @@ __all__ = [
     "Symptom",
     "diagnose",
     "diagnosis_of_states",
+    "findings_in_words",
     "symptoms_of",
 ]
 
@@ -174,6 +176,17 @@ def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
 def diagnosis_of_states(states: Mapping[str, EvaluationState]) -> Diagnosis | None:
     """Return the causes of the findings in the states of rules, by configured name."""
     return diagnose(symptoms_of({name: state.evidence for name, state in states.items()}))
+
+
+def findings_in_words(states: Mapping[str, EvaluationState]) -> str:
+    """Return the cause of the findings in the states of rules, and how many rules made them."""
+    num = sum(state.status is RuleStatus.ISSUES_FOUND for state in states.values())
+    of_all = f"{num} of {counted(len(states), 'rule')}"
+    so_far = "" if all(state.ended for state in states.values()) else " so far"
+    diagnosis = diagnosis_of_states(states)
+    if diagnosis is None:
+        return f"{of_all} found an issue{so_far}"
+    return f"{diagnosis.headline}, by {of_all}{so_far}"
 
 
 def diagnose(symptoms: Iterable[Symptom]) -> Diagnosis | None:

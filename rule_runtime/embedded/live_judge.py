@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
-from rule_runtime.diagnosis.diagnosis import diagnosis_of_states
+from rule_runtime.diagnosis.diagnosis import findings_in_words
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus
@@ -108,11 +108,11 @@ class LiveJudge:
         """The reason for a stop; None if no finding requires one."""
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops.stops(name, state.evidence):
-                evidence, diagnosis = state.evidence, diagnosis_of_states(self.states)
-                cause = "" if diagnosis is None else f"{diagnosis.headline}; "
+                evidence = state.evidence
+                finding = name if evidence is None else f"{name}: {evidence.sentence}"
                 now = datetime.fromtimestamp(self._clock(), timezone.utc)
                 return StopFile(
-                    reason=cause + (name if evidence is None else f"{name}: {evidence.sentence}"),
+                    reason=f"{findings_in_words(self.states)}; {finding}",
                     requested_at=now.isoformat(timespec="seconds"),
                     run_id=self._run,
                     rule_configuration_name=name,

@@ -79,6 +79,7 @@ def test_the_patterns_of_events_are_those_of_the_functions() -> None:
         key: sorted(wanted.pop(key)) for key in ("source", "detail-type")
     }
     assert findings == wanted
+    assert shown.pop("summaries.json") == events.job_summary_pattern()
     assert shown.pop("overdue.json") == events.stop_overdue_pattern()
     assert shown.pop("tensors.json") == events.tensor_object_pattern(["<TensorBucketName>"])
     assert not shown

@@ -205,7 +205,7 @@ def test_what_is_in_a_fence_is_code(lines: list[str]) -> None:
 
 
 class TestTables:
-    @pytest.mark.parametrize("schema", ["status_event", "stop_overdue_event"])
+    @pytest.mark.parametrize("schema", ["status_event", "stop_overdue_event", "job_summary_event"])
     def test_every_field_of_an_event_has_a_row(self, schema: str) -> None:
         path = ROOT / "lambdas" / "contracts" / "schemas" / f"{schema}.json"
         definitions = json.loads(path.read_text())["definitions"]

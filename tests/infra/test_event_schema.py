@@ -12,11 +12,13 @@ from jsonschema import Draft4Validator
 
 from infra.constructs.event_schema import SCHEMAS
 from lambdas.contracts.events import (
+    JOB_SUMMARY_DETAIL_TYPE,
     STATUS_DETAIL_TYPE,
     STATUS_SCHEMA_VERSION,
     STATUS_SOURCE,
     STOP_OVERDUE_DETAIL_TYPE,
 )
+from lambdas.finish_job.job_summary import summary_detail
 from lambdas.notify.events import OverdueStop, parse_event
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
@@ -187,7 +189,42 @@ def test_other_news_do_not(overdue_schema: dict[str, Any], key: str, value: Any)
     assert not Draft4Validator(overdue_schema).is_valid(event())
 
 
-def test_both_are_registered(template: Template) -> None:
+def summary_event(status: RuleStatus, arn: str | None = ARN, evidence: Any = EVIDENCE) -> Any:
+    """Return the summary of a job, as it arrives at a consumer."""
+    state = replace(EvaluationState.initial().with_status(status), evidence=evidence)
+    job = Registration(ROOT, "mnist-7", "01JD", "sagemaker" if arn else "local", arn)
+    detail = summary_detail(job, {"VanishingGradient": state, "Mine": EvaluationState.initial()})
+    return {
+        **event(arn=arn),
+        "detail-type": JOB_SUMMARY_DETAIL_TYPE,
+        "detail": json.loads(json.dumps(detail, allow_nan=False)),
+    }
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        *(summary_event(status) for status in RuleStatus),
+        summary_event(RuleStatus.NO_ISSUES_FOUND, None, None),
+        summary_event(RuleStatus.ISSUES_FOUND, ARN, replace(EVIDENCE, tensor="t" * 9000)),
+    ],
+)
+def test_real_summaries_fit(real: Any) -> None:
+    Draft4Validator(load("JobSummaryEvent")).validate(real)
+
+
+def test_every_key_of_a_summary_is_described() -> None:
+    detail = summary_event(RuleStatus.ISSUES_FOUND)["detail"]
+    definitions = load("JobSummaryEvent")["definitions"]
+    for given, described in (
+        (detail, definitions["Detail"]),
+        (detail["Diagnosis"], definitions["Diagnosis"]),
+        (detail["DebugRuleEvaluationStatuses"][0], definitions["RuleStatus"]),
+    ):
+        assert given.keys() == described["properties"].keys()
+
+
+def test_all_are_registered(template: Template) -> None:
     _, registry = only(resources(template, "AWS::EventSchemas::Registry"), "EventSchema")
     registered = {
         found["SchemaName"]: found
@@ -195,6 +232,7 @@ def test_both_are_registered(template: Template) -> None:
     }
     assert {name: json.loads(found["Content"]) for name, found in registered.items()} == {
         "stepwatch.debugger@SageMakerTrainingJobStateChange": load("StatusEvent"),
+        "stepwatch.debugger@StepwatchJobSummary": load("JobSummaryEvent"),
         "stepwatch.debugger@StepwatchStopOverdue": load("StopOverdueEvent"),
     }
     for found in registered.values():

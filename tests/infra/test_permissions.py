@@ -85,6 +85,7 @@ FINISH_JOB: set[Grant] = WAKES | {
     ("dynamodb:GetItem", TABLE, ""),
     ("dynamodb:Query", TABLE, ""),
     ("dynamodb:UpdateItem", TABLE, ""),
+    ("events:PutEvents", BUS, events_of("Stepwatch Job Summary")),
     ("sqs:SendMessage", "${FinishJobFinishFailures.Arn}", ""),
 }
 STOPS = "ForAllValues:StringLike dynamodb:LeadingKeys stop#*"

@@ -36,6 +36,7 @@ from lambdas.contracts.events import (
     STATUS_DETAIL_TYPE,
     STATUS_SOURCE,
     UPDATED_AT_ATTRIBUTE,
+    job_summary_pattern,
     tensor_object_pattern,
 )
 from lambdas.evaluate_rule.continuation import Continuations
@@ -330,6 +331,7 @@ class Pipeline:
     finish_job: ModuleType
     queue_url: str
     statuses_url: str
+    summaries_url: str
     forget: Callable[[], None]
     patch: pytest.MonkeyPatch
 
@@ -416,19 +418,19 @@ class Pipeline:
 
     def announced(self) -> list[dict[str, Any]]:
         """Return the details of the status events published so far, and forget them."""
+        return self._details(self.statuses_url)
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return the details of the summaries published so far, and forget them."""
+        return self._details(self.summaries_url)
+
+    def _details(self, url: str) -> list[dict[str, Any]]:
         sqs = client("sqs")
         details = []
-        while messages := sqs.receive_message(
-            QueueUrl=self.statuses_url, MaxNumberOfMessages=10
-        ).get("Messages"):
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
-                event = json.loads(message["Body"])
-                assert event["source"] == STATUS_SOURCE
-                assert event["detail-type"] == STATUS_DETAIL_TYPE
-                details.append(event["detail"])
-                sqs.delete_message(
-                    QueueUrl=self.statuses_url, ReceiptHandle=message["ReceiptHandle"]
-                )
+                details.append(json.loads(message["Body"])["detail"])
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         return details
 
     def statuses(self) -> list[str]:
@@ -503,7 +505,9 @@ def pipeline(aws: None, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         Bucket=BUCKET, NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
     queue_url = _subscribed_queue("evaluator", tensor_object_pattern([BUCKET]))
-    statuses_url = _subscribed_queue("statuses", {"source": [STATUS_SOURCE]})
+    of_rules = {"source": [STATUS_SOURCE], "detail-type": [STATUS_DETAIL_TYPE]}
+    statuses_url = _subscribed_queue("statuses", of_rules)
+    summaries_url = _subscribed_queue("summaries", job_summary_pattern())
     evaluate_rule = importlib.import_module("lambdas.evaluate_rule.handler")
     stop_job = importlib.import_module("lambdas.stop_job.handler")
     sweep = importlib.import_module("lambdas.sweep.handler")
@@ -524,7 +528,7 @@ def pipeline(aws: None, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
     forget()
     modules = (evaluate_rule, stop_job, sweep, finish_job)
-    return Pipeline(*modules, queue_url, statuses_url, forget, monkeypatch)
+    return Pipeline(*modules, queue_url, statuses_url, summaries_url, forget, monkeypatch)
 
 
 def _subscribed_queue(name: str, pattern: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ of its own, and minutes. The tests are the steps of one deployment's life, in th
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from tests.e2e.second_emulator.target import MiniStackTarget
 FOLDER = BUILD / "e2e"
 FUNCTIONS_LOG = FOLDER / "functions.log"
 DENIED = "not authorized to perform"
+CAUSE = "A number is not finite: seen at step "
 SWEEP_S = 90
 """Seconds within which the sweeper, which runs once a minute, has been called."""
 
@@ -114,6 +116,16 @@ def test_the_demo_ends_well(emulator: SecondEmulator, target: MiniStackTarget) -
     assert rule_that_stopped(sick, cast("LocalTarget", target)) in STOP_RULES
     stops = [key for key in target.object_arrivals("") if key.endswith("/stop.json")]
     assert stops == ["sick/debug-output/stop.json"]
+    stored = emulator.client("s3").get_object(Bucket=target.tensor_bucket, Key=stops[0])
+    reason = json.load(stored["Body"])["Reason"]
+    console.print(f"reason of the stop: {reason}", soft_wrap=True, markup=False)
+    eventually(lambda: "Diagnosis" in target.summary("sick"), 30, "the summary has the cause")
+    summary = target.summary("sick")
+    console.print(f"summary of the sick run: {summary['Summary']}", soft_wrap=True, markup=False)
+    console.print_json(data=summary["Diagnosis"])
+    assert reason.startswith(CAUSE)
+    assert summary["Summary"].startswith(CAUSE)
+    assert "Diagnosis" not in target.summary("healthy")
     eventually(lambda: not target.messages(), 10, "every event is taken, and none is a dead letter")
     eventually(
         lambda: all(emulator.function_logs().values()),

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.local.moto_patches.training_jobs import finish_training_job
 from infra.local.service_environment import ACCOUNT_ID, REGION
-from lambdas.contracts.events import STATUS_SOURCE
+from lambdas.contracts.events import JOB_SUMMARY_DETAIL_TYPE, STATUS_SOURCE
 from lambdas.contracts.stopping import STOP_TAG
 from tests.docs.page_blocks import blocks_of
 from tests.e2e.second_emulator.emulator import ROOT, SecondEmulator, eventually
@@ -43,6 +43,7 @@ class MiniStackTarget:
         self.ended: dict[str, str] = {}
         self._emulator, self._rules = emulator, frozenset(rules)
         self._statuses: dict[str, dict[str, dict[str, Any]]] = {}
+        self._summaries: dict[str, dict[str, Any]] = {}
         self._listener = self._subscribe()
         self._role_arn = self._create_training_role()
 
@@ -83,6 +84,11 @@ class MiniStackTarget:
     def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
         self._take_events()
         return list(self._statuses.get(job_name, {}).values())
+
+    def summary(self, job_name: str) -> dict[str, Any]:
+        """Return the last summary of a job; empty without one."""
+        self._take_events()
+        return self._summaries.get(job_name, {})
 
     def object_arrivals(self, prefix: str) -> dict[str, datetime]:
         pages = self.client("s3").get_paginator("list_objects_v2")
@@ -181,7 +187,11 @@ class MiniStackTarget:
             "Messages"
         ):
             for message in found:
-                self._note(json.loads(message["Body"])["detail"])
+                event = json.loads(message["Body"])
+                if event["detail-type"] == JOB_SUMMARY_DETAIL_TYPE:
+                    self._summaries[event["detail"]["TrainingJobName"]] = event["detail"]
+                else:
+                    self._note(event["detail"])
                 sqs.delete_message(QueueUrl=self._listener, ReceiptHandle=message["ReceiptHandle"])
 
     def _note(self, detail: dict[str, Any]) -> None:

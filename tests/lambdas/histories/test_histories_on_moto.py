@@ -11,6 +11,7 @@ import boto3
 import pytest
 
 from lambdas.contracts.events import ACTIVE, STATUS_SOURCE
+from lambdas.shared.event_bus import EventBus
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_item import key_attributes
 from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
@@ -41,7 +42,7 @@ class QueuedBus:
     """A bus with a queue behind it, from which the statuses are read."""
 
     def __init__(self, events: Any, sqs: Any, queue_url: str) -> None:
-        self._announcer = EventBridgeAnnouncer(lambda: events, "default")
+        self._announcer = EventBridgeAnnouncer(EventBus(lambda: events, "default"))
         self._sqs = sqs
         self._queue_url = queue_url
 
