@@ -89,7 +89,7 @@ class Summary:
     def _entries(self) -> Iterator[tuple[Text, int | None]]:
         """Yield texts with their maximum number of lines; None for a share of the screen."""
         for run in self.runs:
-            prefix = f"{run.name}: " if len(self.runs) > 1 else ""
+            prefix = harmless(f"{run.name}: ") if len(self.runs) > 1 else ""
             diagnosis = run.diagnosis
             if diagnosis is not None:
                 yield from _diagnosed(diagnosis, prefix)
@@ -164,7 +164,8 @@ def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
     else:
         head = f"{prefix}{name} at step {evidence.step}"
         said = f"{evidence.line}. {evidence.remedy}"
-    return Text.assemble((f"{head}: ", f"bold {colour}"), harmless(" ".join(said.split())))
+    head = harmless(f"{head}: ")
+    return Text.assemble((head, f"bold {colour}"), harmless(" ".join(said.split())))
 
 
 def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
