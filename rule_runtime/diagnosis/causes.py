@@ -25,6 +25,7 @@ class Cause(NamedTuple):
         is_of_gradients: Whether the operation that stops the gradient is what to change.
         line_of: Whose line of the script to change: that of the `loss`, of the `optimizer`, or of
             the `tensor`; "" for the tensor's if that shows where the cause is.
+        is_of_scale: Whether inputs or targets that are not scaled are what to change.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Cause(NamedTuple):
     is_of_tensor: bool = False
     is_of_gradients: bool = False
     line_of: str = ""
+    is_of_scale: bool = False
 
 
 _UNSTABLE: Final = (
@@ -123,6 +125,7 @@ CAUSES: Final = (
         "Some classes are rare",
         ("ClassImbalance",),
         ("Confusion", *_GENERALISATION),
+        "Weigh the classes in the loss (XGBoost: scale_pos_weight).",
     ),
     Cause(
         "target_leakage",
@@ -213,7 +216,8 @@ CAUSES: Final = (
         "The learning rate is too high",
         ("LearningRateTooHigh.least_update_ratio", "NonFinite.growth"),
         ("WeightUpdateRatio", *_WRONG_SCALE),
-        "Lower the learning rate tenfold, or raise it over the first steps.",
+        "Lower the learning rate tenfold.",
+        is_of_scale=True,
         line_of="optimizer",
     ),
     Cause(
@@ -244,7 +248,7 @@ CAUSES: Final = (
         "The initial weights have the wrong scale",
         ("PoorWeightInitialization",),
         _WIDE,
-        "Use the default initialisation of the layer, or Kaiming or Xavier.",
+        "Use the default initialisation of the layer.",
         is_of_tensor=True,
     ),
     Cause(
@@ -255,12 +259,15 @@ CAUSES: Final = (
             *("TrainingLoop.clipped", "LossSpike", "GradientNormExplosion", "DeadRelu"),
             *("WorseThanGuessing", "GeneralisationGap", "PlateauedLoss.correlation"),
         ),
+        "Initialise the last layer with small weights.",
+        is_of_scale=True,
     ),
     Cause(
         "inactive_relu",
         "ReLU units are never active",
         ("DeadRelu", "AllZero"),
         (*_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        "Use LeakyReLU or GELU in this layer.",
         is_of_tensor=True,
     ),
     Cause(
@@ -268,6 +275,7 @@ CAUSES: Final = (
         "Units are saturated",
         ("SaturatedActivation",),
         (*_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE, *_GENERALISATION),
+        "Normalise what this layer gets, for example with LayerNorm or BatchNorm.",
         is_of_tensor=True,
     ),
     Cause(
@@ -282,6 +290,7 @@ CAUSES: Final = (
         "A part of the model gets no gradient",
         ("MissingGradient", "IneffectiveSteps.without_gradient", "VanishingGradient.zero_gradient"),
         (*_NOT_LEARNING, *_NO_UPDATE),
+        "Remove what cuts this layer off from the loss, such as detach() or no_grad().",
         is_of_tensor=True,
         is_of_gradients=True,
     ),
@@ -298,10 +307,17 @@ CAUSES: Final = (
         "The training diverges",
         ("LossDiverging", "OscillatingLoss", "GradientNormExplosion"),
         (*_UNSTABLE, *_NOT_LEARNING),
-        "Lower the learning rate tenfold, or clip gradients.",
+        "Lower the learning rate tenfold.",
+        is_of_scale=True,
         line_of="optimizer",
     ),
-    Cause("loss_spikes", "The loss jumps at a few steps", ("LossSpike",), ("NonFinite",)),
+    Cause(
+        "loss_spikes",
+        "The loss jumps at a few steps",
+        ("LossSpike",),
+        ("NonFinite",),
+        "Clip gradients, for example to a norm of 1.",
+    ),
     # Precision
     Cause(
         "not_finite",
@@ -309,6 +325,7 @@ CAUSES: Final = (
         ("NonFinite", "ExplodingTensor", "IneffectiveSteps.skipped"),
         (*_UNSTABLE, *_NOT_LEARNING, *_NO_GRADIENT, *_NO_UPDATE),
         is_of_tensor=True,
+        is_of_scale=True,
     ),
     # Generalisation
     Cause(
@@ -322,6 +339,8 @@ CAUSES: Final = (
         "overfitting",
         "The model overfits",
         _GENERALISATION,
+        (),
+        "Stop where the validation loss was smallest.",
     ),
     Cause(
         "trees_without_splits",
@@ -340,6 +359,8 @@ CAUSES: Final = (
         "not_learning",
         "The loss does not fall",
         ("PlateauedLoss", "LossNotDecreasing", "WorseThanGuessing", "Confusion"),
+        (),
+        "Check with some rows of a batch that each input has its own label.",
     ),
     # Distribution
     Cause(
@@ -353,8 +374,15 @@ CAUSES: Final = (
         "The replicas of the model are not equal",
         ("ReplicaDivergence",),
         (*_UNSTABLE, *_NOT_LEARNING),
+        "Remove what changes weights on one rank only, such as loading a checkpoint there.",
         is_of_tensor=True,
     ),
     # System
-    Cause("stalled", "The training stalls", ("StalledTrainingRule",)),
+    Cause(
+        "stalled",
+        "The training stalls",
+        ("StalledTrainingRule",),
+        (),
+        "Find out where it hangs: data loading, a checkpoint, or a rank that others wait for.",
+    ),
 )

@@ -29,6 +29,8 @@ __all__ = [
 _WORKER: Final = "worker_"
 _COUNTS: Final = "optimizer_steps/"
 """Prefix of what the hook counts, which no layer of the script has."""
+_ON_SCALE: Final = "InputStatistics"
+"""The rule whose advice is about inputs and targets that are not scaled."""
 _MAX_CAUSES: Final = 3
 """Maximum causes of a diagnosis: a person tries them one after another."""
 
@@ -71,11 +73,13 @@ class Explanation:
         cause: The cause.
         shown_by: The earliest finding that shows it.
         symptoms: All findings that it explains, in order of time.
+        on_scale: Advice on inputs or targets that are not scaled; "" without any.
     """
 
     cause: Cause
     shown_by: Symptom
     symptoms: tuple[Symptom, ...]
+    on_scale: str = ""
 
     @property
     def support(self) -> tuple[int, int]:
@@ -87,6 +91,8 @@ class Explanation:
         """What to change."""
         if self._stop is not None:
             return f"Remove what stops the gradient: {self._stop}."
+        if self.cause.is_of_scale and self.on_scale:
+            return self.on_scale
         return self.cause.change or self.shown_by.evidence.remedy
 
     @property
@@ -99,7 +105,8 @@ class Explanation:
         """File and line of the script to change; "" if unknown, or if the change names it."""
         kind = self.cause.line_of or ("tensor" if self.cause.is_of_tensor else "")
         line = (self.shown_by.evidence.lines or {}).get(kind, "")
-        return line if self._stop is None else ""
+        is_elsewhere = self._stop is not None or (self.cause.is_of_scale and self.on_scale)
+        return "" if is_elsewhere else line
 
     @property
     def advice(self) -> str:
@@ -175,7 +182,9 @@ def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
 
 def diagnosis_of_states(states: Mapping[str, EvaluationState]) -> Diagnosis | None:
     """Return the causes of the findings in the states of rules, by configured name."""
-    return diagnose(symptoms_of({name: state.evidence for name, state in states.items()}))
+    advice = {name.partition(":")[0]: state.counts.advice for name, state in states.items()}
+    symptoms = symptoms_of({name: state.evidence for name, state in states.items()})
+    return diagnose(symptoms, on_scale=advice.get(_ON_SCALE, ""))
 
 
 def findings_in_words(states: Mapping[str, EvaluationState]) -> str:
@@ -189,16 +198,21 @@ def findings_in_words(states: Mapping[str, EvaluationState]) -> str:
     return f"{diagnosis.headline}, by {of_all}{so_far}"
 
 
-def diagnose(symptoms: Iterable[Symptom]) -> Diagnosis | None:
+def diagnose(symptoms: Iterable[Symptom], *, on_scale: str = "") -> Diagnosis | None:
     """Return the causes of findings; None without findings that the table knows.
 
     A cause is possible if one of its findings was made. Of the possible causes, the first is the
     one that explains most findings; then the one that was seen first; then the first in the table.
 
     So while a run trains, the first cause changes only if another one explains more findings.
+
+    Args:
+        symptoms: The findings.
+        on_scale: Advice on inputs or targets that are not scaled. It is what to change if the
+            training diverges.
     """
     found = sorted(symptoms, key=lambda symptom: symptom.evidence.first_step)
-    possible = [one for cause in CAUSES if (one := _explanation(cause, found)) is not None]
+    possible = [one for cause in CAUSES if (one := _explanation(cause, found, on_scale))]
     if not possible:
         return None
     ranked = sorted(possible, key=lambda one: one.support, reverse=True)
@@ -206,10 +220,10 @@ def diagnose(symptoms: Iterable[Symptom]) -> Diagnosis | None:
     return Diagnosis(tuple(ranked[:_MAX_CAUSES]), others)
 
 
-def _explanation(cause: Cause, found: list[Symptom]) -> Explanation | None:
+def _explanation(cause: Cause, found: list[Symptom], on_scale: str) -> Explanation | None:
     showing = [symptom for symptom in found if symptom.is_one_of(cause.shown_by)]
     if not showing:
         return None
     kinds = (*cause.shown_by, *cause.explains)
     symptoms = tuple(symptom for symptom in found if symptom.is_one_of(kinds))
-    return Explanation(cause, showing[0], symptoms)
+    return Explanation(cause, showing[0], symptoms, on_scale)

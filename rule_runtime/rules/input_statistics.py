@@ -30,10 +30,7 @@ from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InputStatistics"]
 
-_TARGETS: Final = (
-    "Scale the targets to mean 0 and variance 1, and the outputs back; or begin with the mean of "
-    "the targets as the last layer's bias."
-)
+_TARGETS: Final = "Scale the targets to mean 0 and variance 1, and the outputs back."
 _TOKENS: Final = "Give an Embedding the numbers of words or categories, not scaled; others a Dense."
 _TINY: Final = 1e-300
 """Replaces root mean squares of zero, so that they have a logarithm."""
@@ -52,7 +49,8 @@ class InputStatistics(Rule):
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
         * fractions that a Keras Embedding cuts to whole numbers;
-        * targets above ten times `max_rms` and ten times the outputs, from step 50 on;
+        * targets above ten times `max_rms`, and above ten times the outputs from step 50 on, or
+          as far below them, because the training diverges;
         * validation inputs, of 16 rows or more, whose standard deviation is less than a third or
           more than three times that of training, or whose mean is three of these away. If targets
           differ, too, or are unknown, the factor is 10.
@@ -107,15 +105,15 @@ class InputStatistics(Rule):
 
     def _of_targets(self, step: StepView, streaks: dict[str, int]) -> Outcome | None:
         """Return a finding on targets that the outputs do not reach; None without any."""
-        if step.mode_step < _BEGINNING:
-            return None
         found: list[IssueFound] = []
         for loss in step.fact(Losses).losses:
             if loss.outputs is None or loss.targets is None or not loss.kind.is_of_numbers:
                 continue
             rms, size = math.sqrt(loss.targets.mean_square), math.sqrt(loss.outputs.mean_square)
             limit = _FAR * max(self.max_rms, size)
-            if self._lasts(streaks, loss.key, is_bad=rms > limit):
+            diverges = rms > _FAR * self.max_rms and not size <= _FAR * rms
+            is_bad = rms > limit and step.mode_step >= _BEGINNING
+            if self._lasts(streaks, loss.key, is_bad=is_bad) or diverges:
                 text = f"{loss.name}: has targets with a root mean square of {rms:.3g}"
                 text += f", where outputs are {size:.3g}" if math.isfinite(size) else ""
                 text += ": they are not scaled"

@@ -34,19 +34,18 @@ class _Phase(IntEnum):
 
 
 _REMEDIES: Final = {
-    _Phase.PARAMETERS: "An update before this step broke it. Lower the learning rate, clip "
-    "gradients, and save every step (`--save-interval 1`) to see which tensor was the first.",
-    _Phase.LAYERS: "Check this layer and its inputs: values outside the range of half precision, "
-    "a division or a logarithm without an epsilon, NaN in the data.",
-    _Phase.LOSSES: "The outputs are finite and the loss is not. Add an epsilon to logarithms and "
-    "divisions, limit exponents, and check the targets.",
-    _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not. Avoid square "
-    "roots, norms and divisions at zero, lower a fixed loss scale, and clip gradients.",
+    _Phase.PARAMETERS: "An update before this step broke it: lower the learning rate tenfold.",
+    _Phase.LAYERS: "Check this layer for a division or a logarithm without an epsilon, or for "
+    "values outside the range of half precision.",
+    _Phase.LOSSES: "The outputs are finite and the loss is not: add an epsilon to its logarithms "
+    "and divisions.",
+    _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not: add an epsilon "
+    "to square roots, norms and divisions.",
 }
 _IGNORED: Final = "Check how labels and padding are made: -100 marks what must not count."
 _OF_LOSS: Final = "Loss_input_0"  # outputs of the model
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
-_TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold, or clip gradients."
+_TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold."
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -184,8 +183,7 @@ class ExplodingTensor(SelectedTensorsRule):
         only_nan: True to ignore infinite elements.
 
     What to try:
-        Lower the learning rate or warm it up, clip gradients, add an epsilon to logarithms and
-        divisions, scale the loss in half precision, and look for NaN in the inputs.
+        Lower the learning rate tenfold. NonFinite names what was the first in the step.
     """
 
     must_select = False

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rule_runtime.diagnosis.causes import CAUSES
-from rule_runtime.diagnosis.diagnosis import Diagnosis, Symptom, diagnose, symptoms_of
+from rule_runtime.diagnosis.causes import CAUSES, Cause
+from rule_runtime.diagnosis.diagnosis import (
+    Diagnosis,
+    Symptom,
+    diagnose,
+    diagnosis_of_states,
+    symptoms_of,
+)
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.state import EvaluationState
 
 ROOT = Path(__file__).parents[3]
 BY_NAME = {cause.name: cause for cause in CAUSES}
@@ -151,12 +158,30 @@ def test_words() -> None:
     assert found.first.shown_by.line == ("LearningRateTooHigh at step 4: fc.weight: is wrong")
     assert found.alternative == ""
     assert found.to_json()["Cause"] == "learning_rate_too_high"
-    assert diagnosed(finding("DeadRelu")).explanations[0].change == "Mend DeadRelu."
+    assert diagnosed(finding("TreeDepth")).explanations[0].change == "Mend TreeDepth."
     dead = finding("DeadRelu", 7)
     dead = dead._replace(evidence=replace(dead.evidence, worker="worker_3", tensor="a\nb"))
     assert diagnosed(dead).headline == (
         "ReLU units are never active: seen at step 7 in a b, on rank 3"
     )
+
+
+@pytest.mark.parametrize("kind", ["LearningRateTooHigh.least_update_ratio", "LossDiverging"])
+def test_data_that_is_not_scaled_is_what_to_change_if_training_diverges(kind: str) -> None:
+    fresh = EvaluationState.initial()
+    advice = replace(fresh, counts=replace(fresh.counts, advice="Scale the targets."))
+    for name, change in ((kind.partition(".")[0], advice.counts.advice), ("DeadRelu", None)):
+        found = replace(
+            fresh, evidence=finding(kind.replace(kind.partition(".")[0], name)).evidence
+        )
+        diagnosis = diagnosis_of_states({name: found, "InputStatistics": advice})
+        assert diagnosis is not None
+        assert diagnosis.first.change == (change or diagnosis.first.cause.change)
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+def test_a_change_is_one(cause: Cause) -> None:
+    assert not re.search(r"; or |, or (use|try|clip|raise|lower) ", cause.change)
 
 
 KINDS = sorted({kind for cause in CAUSES for kind in (*cause.shown_by, *cause.explains)})
