@@ -27,9 +27,10 @@ VERDICTS: Final = (0, 1)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one variant: findings as (rule, first sentence), or the reason why it failed."""
+    """Result of one variant: findings as (rule, first sentence), cause, or why it failed."""
 
     findings: tuple[tuple[str, str], ...] = ()
+    cause: str = "-"
     failure: str = ""
 
     @property
@@ -48,9 +49,9 @@ def main() -> None:
         if not arguments.table:
             _print_program(name, *outcomes[name])
     if arguments.table:
-        print("| program | buggy | fixed |", "|---|---|---|", sep="\n")
+        print("| program | buggy | cause | fixed |", "|---|---|---|---|", sep="\n")
         for name, (buggy, fixed) in outcomes.items():
-            print(f"| {name} | {buggy.rules} | {fixed.rules} |")
+            print(f"| {name} | {buggy.rules} | {buggy.cause} | {fixed.rules} |")
     for i, variant in enumerate(("buggy", "fixed")):
         count = sum(bool(pair[i].findings) for pair in outcomes.values())
         print(f"{variant} with a finding: {count} of {len(outcomes)}")
@@ -84,7 +85,9 @@ def watch(path: Path, *options: str) -> Outcome:
             return Outcome(failure=f"exit status {done.returncode}: {output.splitlines()[-1]}")
         entries = json.loads(verdicts.read_text(encoding="utf-8"))
     issues = (entry for entry in entries if entry["RuleEvaluationStatus"] == "IssuesFound")
-    return Outcome(tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in issues))
+    findings = tuple((e["RuleConfigurationName"], _first_sentence(e)) for e in issues)
+    causes = (e["Diagnosis"]["Cause"] for e in entries if e["Diagnosis"])
+    return Outcome(findings, next(causes, "-"))
 
 
 def _arguments() -> argparse.Namespace:

@@ -48,7 +48,6 @@ def main(given: Sequence[str] | None = None) -> None:
         arguments.folder,
         jobs=arguments.jobs,
         only_packs=arguments.pack,
-        again=arguments.again,
         evaluates=not arguments.no_rules,
     )
     for part in PARTS:
@@ -68,7 +67,6 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--folder", type=Path, default=RUNS, help="cache of runs")
     parser.add_argument("--no-rules", action="store_true", help="train only: errors with faults")
-    parser.add_argument("--again", action="store_true", help="ignore the cache")
     return parser.parse_args(given)
 
 

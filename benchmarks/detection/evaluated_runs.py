@@ -32,7 +32,6 @@ def evaluated_runs(
     jobs: int = 2,
     only_packs: Sequence[str] | None = None,
     only_rules: Sequence[str] | None = None,
-    again: bool = False,
     evaluates: bool = True,
 ) -> list[EvaluatedRun]:
     """Return runs with the verdicts of all rules.
@@ -43,14 +42,13 @@ def evaluated_runs(
         jobs: Number of processes.
         only_packs: Names of packs of rules; None for all.
         only_rules: Names of rules; None for all of the packs.
-        again: Whether to ignore the cache.
         evaluates: False to train only.
     """
     chosen = {
         pack: {key: own[key] for key in own if class_of(key) in (only_rules or [class_of(key)])}
         for pack, own in packs(only_packs).items()
     }
-    work = partial(_evaluate_one, root=root, again=again, chosen=chosen, evaluates=evaluates)
+    work = partial(_evaluate_one, root=root, chosen=chosen, evaluates=evaluates)
     if jobs == 1:
         return list(map(work, plans))
     # Programs use torch, whose threads do not survive a fork.
@@ -68,14 +66,13 @@ def _evaluate_one(
     plan: Plan,
     *,
     root: Path,
-    again: bool,
     chosen: Mapping[str, Mapping[str, Rule]],
     evaluates: bool,
 ) -> EvaluatedRun:
     """Train once for each pack, with the collections that its rules need, and evaluate them."""
     verdicts: dict[str, Verdict] = {}
     for pack, rules in chosen.items():
-        run = obtain(plan, pack, root, again=again)
+        run = obtain(plan, pack, root)
         if evaluates:
-            verdicts |= evaluate(run.trial, rules, hung=run.hung, again=again)
+            verdicts |= evaluate(run.trial, rules, hung=run.hung)
     return EvaluatedRun(plan, run.error, verdicts)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from benchmarks.detection.digests import digest_of_shared_code
 from hook_layer.storage.base import open_store
 from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.evidence import Evidence, completed_for_silence
 from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.engine.rule import Rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
@@ -30,35 +31,33 @@ class Verdict:
     """The result of a rule for a whole run.
 
     Attributes:
-        step: Global step of the first finding; None without any.
-        sentence: The first finding in one line.
-        count: Number of steps with a finding.
+        evidence: The first finding; None without any.
         evaluated: Number of evaluated steps.
         reason: Why the rule did not evaluate the last step that it skipped.
         failure: The error that the rule raised; empty without one.
     """
 
-    step: int | None
-    sentence: str
-    count: int
+    evidence: Evidence | None
     evaluated: int
     reason: str
     failure: str = ""
 
+    @property
+    def step(self) -> int | None:
+        """Global step of the first finding; None without any."""
+        return None if self.evidence is None else self.evidence.first_step
 
-def evaluate(
-    trial: Path, rules: Mapping[str, Rule], *, hung: bool = False, again: bool = False
-) -> dict[str, Verdict]:
+
+def evaluate(trial: Path, rules: Mapping[str, Rule], *, hung: bool = False) -> dict[str, Verdict]:
     """Return the verdicts of rules on a run.
 
     Args:
         trial: Folder of its files.
         rules: The rules by name.
         hung: True if the run hangs: then rules see `SILENCE_S` after its last step.
-        again: Whether to ignore the cache.
     """
-    path = trial.parent / "verdicts.json"
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not again else {}
+    path = trial.parent / "evaluations.json"
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     keys = {name: _content(rule) for name, rule in rules.items()}
     missing = {name: rule for name, rule in rules.items() if keys[name] not in known}
     if missing:
@@ -67,7 +66,9 @@ def evaluate(
         new = path.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(known))
         new.replace(path)
-    return {name: Verdict(**known[key]) for name, key in keys.items()}
+    stored = {name: known[key] for name, key in keys.items()}
+    found = {name: of["evidence"] and Evidence(**of["evidence"]) for name, of in stored.items()}
+    return {name: Verdict(**{**of, "evidence": found[name]}) for name, of in stored.items()}
 
 
 def _evaluate(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str, Verdict]:
@@ -86,17 +87,14 @@ def _evaluate(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str
             check = getattr(rule, "check_silence", None)
             silent = check(SILENCE_S, last) if check else None
             if found[name].step is None and isinstance(silent, IssueFound):
-                found[name] = Verdict(last, silent.evidence.sentence, 1, 1, "")
+                evidence = completed_for_silence(silent.evidence, type(rule), last)
+                found[name] = Verdict(evidence, 1, "")
     return found
 
 
 def _verdict(evaluation: Evaluation) -> Verdict:
-    evidence = evaluation.evidence
-    counts = evaluation.counts
-    rest = (counts.evaluated, counts.last_reason, counts.failure)
-    if evidence is None:
-        return Verdict(None, "", 0, *rest)
-    return Verdict(evidence.first_step, evidence.sentence, evidence.count, *rest)
+    of = evaluation.counts
+    return Verdict(evaluation.evidence, of.evaluated, of.last_reason, of.failure)
 
 
 def _content(rule: Rule) -> str:

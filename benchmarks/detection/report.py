@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from benchmarks.detection.packs import class_of, stopping
 from benchmarks.detection.scores import EvaluatedRun, FaultScore, by_fault, harms
 
-__all__ = ["Packs", "Table", "tables"]
+__all__ = ["Packs", "Table", "share", "tables"]
 
 _AIM: Final = 0.9
 """Share of a fault's runs in which it should be found."""
@@ -56,9 +56,9 @@ def _summary(
         }
         below = ", ".join(f"{kind} {100 * s:.0f} %" for kind, s in shares.items() if s < _AIM)
         found, total = sum(s.found for s in scores[pack]), sum(s.runs for s in scores[pack])
-        kinds = _share(sum(share >= _AIM for share in shares.values()), len(shares))
-        alarmed = _share(alarms, len(healthy))
-        rows.append((pack, alarmed, stopped, _share(found, total), kinds, below))
+        kinds = share(sum(share >= _AIM for share in shares.values()), len(shares))
+        alarmed = share(alarms, len(healthy))
+        rows.append((pack, alarmed, stopped, share(found, total), kinds, below))
     head = (
         "pack",
         "healthy runs with a finding",
@@ -81,7 +81,7 @@ def _faults(scores: Mapping[str, Sequence[FaultScore]]) -> Table:
     rows = []
     for pack, of_pack in scores.items():
         for fault, own in sorted(_by_kind(of_pack).items()):
-            found = _share(sum(s.found for s in own), sum(s.runs for s in own))
+            found = share(sum(s.found for s in own), sum(s.runs for s in own))
             rows.append((pack, fault, str(len(own)), found))
     head = ("pack", "fault", "programs", "runs found")
     return Table("Faults found by a fitting rule", head, rows)
@@ -105,7 +105,8 @@ def _false_alarms(runs: Sequence[EvaluatedRun], packs: Packs) -> Table:
         for pack, rules in packs.items():
             for rule in run.findings(rules):
                 verdict = run.verdicts[rule]
-                rows.append((pack, name, class_of(rule), str(verdict.step), verdict.sentence))
+                sentence = "" if verdict.evidence is None else verdict.evidence.sentence
+                rows.append((pack, name, class_of(rule), str(verdict.step), sentence))
     head = ("pack", "program and seed", "rule", "step", "finding")
     return Table("False alarms", head, rows)
 
@@ -114,7 +115,7 @@ def _missed(scores: Mapping[str, Sequence[FaultScore]]) -> Table:
     rows = []
     for pack, of_pack in scores.items():
         for score in (score for score in of_pack if score.found < score.runs):
-            missed = _share(score.runs - score.found, score.runs)
+            missed = share(score.runs - score.found, score.runs)
             step = "" if math.isnan(score.step) else f"{score.step:.0f}"
             others = ", ".join(sorted(score.others))
             rows.append((pack, score.fault, score.program, missed, step, others))
@@ -122,5 +123,6 @@ def _missed(scores: Mapping[str, Sequence[FaultScore]]) -> Table:
     return Table("Missed", head, rows)
 
 
-def _share(count: int, total: int) -> str:
+def share(count: int, total: int) -> str:
+    """Return a share in words."""
     return f"{count} of {total} ({100 * count / total:.0f} %)" if total else "-"

@@ -54,19 +54,18 @@ class Recorded:
     hung: bool
 
 
-def obtain(plan: Plan, pack: str, root: Path, *, again: bool = False) -> Recorded:
+def obtain(plan: Plan, pack: str, root: Path) -> Recorded:
     """Return a run; train it if the cache has none of this program and this hook.
 
     Args:
         plan: The run.
         pack: Name of the pack of rules whose collections the hook saves.
         root: Folder of the cache.
-        again: Whether to train in any case.
     """
     name = f"{plan.fault}-{plan.seed}-{pack}"
     folder = root / plan.part / plan.program / f"{name}-{_content(plan, pack)}"
     outcome = folder / "outcome.json"
-    if again or not outcome.exists():
+    if not outcome.exists():
         # Renamed when it is complete: two processes may train the same run.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as unfinished:

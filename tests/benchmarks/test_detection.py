@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import hook_layer
+from benchmarks.detection import diagnoses as module
 from benchmarks.detection.__main__ import main
+from benchmarks.detection.diagnoses import ACCEPTED, Diagnosed, diagnosed, half_of, tables_of
 from benchmarks.detection.digests import digest_of, digest_of_hook
 from benchmarks.detection.evaluation import Verdict, evaluate
 from benchmarks.detection.fitting import FITTING
@@ -20,6 +22,8 @@ from benchmarks.detection.report import tables
 from benchmarks.detection.runs import obtain
 from benchmarks.detection.scores import EvaluatedRun, by_fault, harms
 from rule_runtime.cli.evaluation import evaluate_run
+from rule_runtime.diagnosis.causes import CAUSES
+from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 
@@ -53,8 +57,8 @@ def test_a_run_is_trained_once_and_evaluated_as_by_the_command_evaluate(cache: P
     (verdict,) = evaluate(first.trial, rules).values()
     (state,) = evaluate_run(str(first.trial), list(rules.items())).values()
     assert state.evidence is not None
-    assert (verdict.step, verdict.sentence) == (state.evidence.step, state.evidence.sentence)
-    assert (verdict.count, verdict.evaluated) == (state.evidence.count, state.counts.evaluated)
+    assert (verdict.evidence, verdict.evaluated) == (state.evidence, state.counts.evaluated)
+    assert verdict.step == state.evidence.step
     assert evaluate(first.trial, rules) == {"mine": verdict}  # from the cache
     assert evaluate(first.trial, {"mine": VanishingGradient(threshold=0)})["mine"].step is None
 
@@ -78,9 +82,16 @@ def test_planned_runs_can_be_chosen() -> None:
         main(["--part", "regression", "--program", "digits_mlp"])
 
 
+def _evidence(step: int, measure: str = "check") -> Evidence:
+    """Return a finding at a step."""
+    texts = {"mode": "TRAIN", "worker": "worker_0", "tensor": "w", "sentence": "", "remedy": ""}
+    return Evidence(step=step, measure=measure, value=1.0, threshold=0.0, **texts)
+
+
 def _run(fault: str, seed: int, error: float, **steps: int | None) -> EvaluatedRun:
     verdicts = {
-        f"p/{name}": Verdict(step, "", int(step is not None), 1, "") for name, step in steps.items()
+        f"p/{name}": Verdict(None if step is None else _evidence(step), 1, "")
+        for name, step in steps.items()
     }
     return EvaluatedRun(Plan("calibration", "net", fault, seed), error, verdicts)
 
@@ -108,6 +119,41 @@ def test_only_fitting_rules_count_and_healthy_findings_are_false_alarms() -> Non
     assert shown["Faults found by a fitting rule"][0] == ("p", "dead_relu", "1", "2 of 3 (67 %)")
     assert shown["False alarms"] == [("p", "net 1", "Overfit", "7", "")]
     assert shown["Missed"][0] == ("p", "dead_relu", "net", "1 of 3 (33 %)", "7", "Overfit")
+
+
+def test_a_diagnosis_is_right_if_its_cause_is_the_injected_fault() -> None:
+    runs = [
+        _run("dead_relu", 0, 0.1, DeadRelu=5, PlateauedLoss=1, LossSpike=None),
+        _run("dead_relu", 1, 0.1, Overfit=3, DeadRelu=5),
+        _run("overfit", 0, 0.1, DeadRelu=3),
+        _run("overfit", 1, 0.1, Mine=3),
+    ]
+    found = [one for run in runs if (one := diagnosed(run)) is not None]
+    assert found[0] == Diagnosed("dead_relu", ("inactive_relu", "not_learning"), "not_learning")
+    assert found[3] == Diagnosed("overfit", (), "none")
+    causes, confusion = tables_of(found)
+    assert [row[1] for row in causes.rows] == ["2 of 4 (50 %)", "2 of 4 (50 %)", "0 of 4 (0 %)"]
+    assert confusion.rows == [
+        ("dead_relu", "inactive_relu", "yes", "2"),
+        ("overfit", "inactive_relu", "NO", "1"),
+        ("overfit", "none", "NO", "1"),
+    ]
+    assert diagnosed(_run("overfit", 0, 0.1, DeadRelu=None)) is None
+
+
+def test_each_fault_but_a_hang_has_causes_of_the_table() -> None:
+    assert {*ACCEPTED, "stalled"} == {*FITTING}
+    accepted = {cause for causes in ACCEPTED.values() for cause in causes}
+    assert accepted <= {cause.name for cause in CAUSES}
+
+
+def test_diagnoses_from_the_command_line(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = half_of("digits_mlp")
+    command = ["--half", half, "--program", "digits_mlp", "--jobs", "1", "--folder", str(cache)]
+    module.main([*command, "--fault", "dead_relu"])
+    printed = capsys.readouterr().out
+    assert f"half {half}: 1 runs with one fault, 1 with a finding" in printed
+    assert "dead_relu       inactive_relu  yes    1" in printed
 
 
 def test_harm_must_be_clear_and_measured() -> None:
