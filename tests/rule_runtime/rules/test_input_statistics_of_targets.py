@@ -80,3 +80,10 @@ def test_constant_inputs_are_an_issue_next_to_advice_about_targets() -> None:
 )
 def test_targets_that_may_be_learned(name: str, outputs: float, targets: float) -> None:
     assert not found_at(InputStatistics(), run(name, outputs, targets))
+
+
+@pytest.mark.parametrize("outputs", [1e5, np.inf, np.nan])
+def test_outputs_that_overshoot_need_no_patience(outputs: float) -> None:
+    outcomes = run("MSELoss", outputs, 1000.0).outcomes(InputStatistics())
+    assert isinstance(outcomes[0], Passed)
+    assert "they are not scaled. Scale the targets" in outcomes[0].advice
