@@ -83,7 +83,9 @@ class InitialLossMismatch(Rule):
             or (_NEVER_NEGATIVE.match(loss.name) and not is_first)
         ]
         if not judged:
-            raise Missing("what the loss compares is unknown", advice_of(step).loss_inputs)
+            raise Missing(
+                "the outputs and targets of the loss are unknown", advice_of(step).loss_inputs
+            )
         large = [of for of in judged if is_first and self._limit(of) < of.value <= of.largest_mean]
         if not large:
             return Passed()

@@ -131,7 +131,7 @@ class InputStatistics(Rule):
                 return finding(self, step, (cut, at), measured, text, remedy=_TOKENS)
         rows = step.fact(float_inputs)
         if not len(rows):
-            raise Missing("no input of real numbers, that a layer of the model gets, was saved")
+            raise Missing("no floating-point input of a layer was saved")
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         found = []
         for at in range(len(rows)):

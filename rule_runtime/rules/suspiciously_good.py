@@ -32,7 +32,7 @@ _MAX_TARGETS: Final = 8
 _AS_GOOD: Final = 1.1
 """Ratio of validation to training loss; rarely that small without a leak."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
-_NO_ROWS: Final = "inputs and targets of the model are not rows of columns with a few targets each"
+_NO_ROWS: Final = "needs inputs that are rows of columns, with a few targets each"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
 _SHIFT: Final = (
