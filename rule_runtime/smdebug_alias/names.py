@@ -38,7 +38,7 @@ _COMMON: Final = {
     **_of("hook_layer.configuration.save_config", "SaveConfig", "SaveConfigMode"),
 }
 _REDUCTION_CONFIG: Final = _of("hook_layer.capture.reductions", "ReductionConfig")
-_CREATE_TRIAL: Final = _of(_OPENING, "create_trial")
+_CREATE_TRIAL: Final = _of(_PARTS, "create_trial")
 _SINGLETON: Final = ("del_hook", "get_hook", "set_hook")
 _TRIAL_ERRORS: Final = _of(
     "rule_runtime.trial.errors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +11,9 @@ from typing import Any, Final
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import open_store
+from rule_runtime.trial import opening
 from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.trial import Trial
 
 __all__ = [
     "ALLOWED_MODES",
@@ -26,6 +29,7 @@ __all__ = [
     "SMDebugRuntimeError",
     "SMDebugTypeError",
     "create_hook_from_json_config",
+    "create_trial",
     "get_logger",
     "get_path_to_collections",
     "has_training_ended",
@@ -70,6 +74,18 @@ def create_hook_from_json_config(
     """Return a hook from a configuration file."""
     del default_values
     return hook_cls.create_from_json_file(json_config_path)
+
+
+def create_trial(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    profiler: bool = False,
+    output_dir: str = "/opt/ml/processing/outputs/",
+    **options: Any,
+) -> Trial:
+    """Open a trial after its run began: waits for the collections files, as the original does."""
+    options.setdefault("wait_s", math.inf)
+    return opening.create_trial(path, name, profiler, output_dir, **options)
 
 
 def get_logger(name: str = "smdebug") -> logging.Logger:

@@ -73,6 +73,7 @@ def create_trial(
     check: bool | str = False,
     index_mode: bool = True,
     cache: bool = False,
+    wait_s: float = 0.0,
 ) -> Trial:
     """Open the trial at a folder or an `s3://` URI; logs a warning if nothing is stored there.
 
@@ -87,12 +88,15 @@ def create_trial(
         check: Accepted for compatibility; existing checksums are always verified.
         index_mode: Accepted for compatibility; trials are always read by their index.
         cache: True to keep values that were read in memory.
+        wait_s: Seconds to wait for the collections files of all workers, which hooks write with
+            their first step.
 
     Raises:
         TypeError: If the range is not a pair of steps.
         ValueError: If `profiler` is set, the path is empty, a file or a session of several runs,
             the range is empty or negative, or no store supports the URI.
         StorageError: If the storage cannot be read.
+        MissingCollectionFiles: If the training ended while `wait_s` applied, without these files.
     """
     del output_dir, parallel, check, index_mode
     if profiler:
@@ -112,6 +116,8 @@ def create_trial(
     else:
         _announce(name, text, range_steps)
         trial = Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
+    if wait_s > 0:
+        trial.wait_for_collections(wait_s)
     if not trial.has_begun:
         _logger.warning("nothing was found at %s so far; is the path right?", trial.path)
     return trial

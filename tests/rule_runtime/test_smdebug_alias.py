@@ -20,6 +20,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial, smdebug_alias
 from rule_runtime.configuration import actions, rule_configs
 from rule_runtime.custom_rules import required_tensors, smdebug_rule
+from rule_runtime.smdebug_alias import parts
 from rule_runtime.smdebug_alias.names import MODULES
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial import errors, opening, tensor, tensor_steps, trial
@@ -64,7 +65,7 @@ PUBLIC: dict[str, dict[str, Any]] = {
         "SaveConfig": hook_layer.SaveConfig,
         "SaveConfigMode": hook_layer.SaveConfigMode,
     },
-    "smdebug.trials": {"create_trial": create_trial, "Trial": trial.Trial},
+    "smdebug.trials": {"create_trial": parts.create_trial, "Trial": trial.Trial},
     "smdebug.rules": {
         "Rule": smdebug_rule.Rule,
         "invoke_rule": smdebug_rule.invoke_rule,
@@ -141,6 +142,17 @@ def test_trials_are_those_that_create_trial_makes(tmp_path: Path) -> None:
     assert found.S3Trial is opening.S3Trial
 
 
+def test_create_trial_waits_until_the_run_has_begun(tmp_path: Path) -> None:
+    from_original = importlib.import_module("smdebug.trials").create_trial
+    builder = TrialBuilder(tmp_path)
+    builder.end()
+    assert create_trial(tmp_path).steps() == []
+    with pytest.raises(errors.MissingCollectionFiles):
+        from_original(str(tmp_path))
+    builder.collections()
+    assert from_original(str(tmp_path)).steps() == []
+
+
 def test_submodules_are_attributes() -> None:
     found: Any = importlib.import_module("smdebug")
     assert found.exceptions.NoMoreData is errors.NoMoreData
@@ -182,7 +194,7 @@ def test_a_framework_need_not_be_there_for_reading(
         monkeypatch.setitem(sys.modules, package, None)
     found = importlib.import_module(module)
     assert found.modes is ModeKeys
-    assert found.create_trial is create_trial
+    assert found.create_trial is parts.create_trial
     assert found.SaveConfig is hook_layer.SaveConfig
     assert hasattr(found, "ReductionConfig") == (module != "smdebug.xgboost")
 
@@ -272,7 +284,7 @@ class TestWhereTheRealOneIsInstalled:
             smdebug_alias.install()
         assert not smdebug_alias.is_installed()
         smdebug_alias.install(replace=True)
-        assert importlib.import_module("smdebug.trials").create_trial is create_trial
+        assert importlib.import_module("smdebug.trials").create_trial is parts.create_trial
         assert importlib.import_module("smdebug_rulesconfig").real, "the SageMaker SDK needs it"
 
     @pytest.mark.usefixtures("site")
@@ -299,7 +311,9 @@ class TestCommand:
         """
 
     def test_an_unchanged_script_runs(self, tmp_path: Path) -> None:
-        TrialBuilder(LocalStore(tmp_path / "run")).step(0, {"w": [1.0]})
+        builder = TrialBuilder(LocalStore(tmp_path / "run"))
+        builder.step(0, {"w": [1.0]})
+        builder.collections()
         script = tmp_path / "scripts" / "read.py"
         script.parent.mkdir()
         script.write_text(textwrap.dedent(self.SCRIPT))
