@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -69,7 +70,8 @@ class RuleNeeds:
             for each in rule.requires()
             if _OF_VALIDATION in each.parameters
         }
-        return cls(configured.name, own, tuple(needed), rule.step_bounds, validation)
+        collections = tuple(_renamed(each, configured.collection_configs) for each in needed)
+        return cls(configured.name, own, collections, rule.step_bounds, validation)
 
     @classmethod
     def checked(
@@ -95,3 +97,19 @@ class RuleNeeds:
             return None
         except ValueError as error:
             raise ValueError(f"rule {rule.name!r}: {error}") from error
+
+
+def _renamed(need: CollectionConfig, own: Sequence[CollectionConfig]) -> CollectionConfig:
+    """Return a need, under the name of the rule's own collection of such tensors if there is one.
+
+    The regular expression of a collection such as `conv1.*weight` looks like a name of its tensors.
+    """
+    pattern = need.parameters.get(_REGEX)
+    if pattern is None or any(each.name == need.name for each in own):
+        return need
+    form = {key: value for key, value in need.parameters.items() if key != _REGEX}
+    for each in own:
+        names = [text.lstrip("^.*") for text in each.parameters.get(_REGEX, "").split(",")]
+        if any(re.search(pattern, name) for name in names if name):
+            return CollectionConfig(each.name, form)
+    return need

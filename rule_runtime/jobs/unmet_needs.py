@@ -144,8 +144,8 @@ class SavedCollections:
         return [text] if rare else []
 
     def _steps_of(self, rule: RuleNeeds) -> list[SaveSteps]:
-        kept = self.collections
-        saved = [kept[each.name].parameters for each in rule.collections if each.name in kept]
+        names = rule.own.union(each.name for each in rule.collections)
+        saved = [each.parameters for name, each in self.collections.items() if name in names]
         return [SaveSteps.of(self.hook, parameters, mode) for parameters in saved for mode in MODES]
 
 

@@ -220,6 +220,24 @@ class TestShortTrainings:
         assert saved(job) == {"gradients": {"save_interval": "5"}}
 
 
+    @pytest.mark.parametrize("pattern", [".*weight", "fc[0-9].weight,conv1.*weight"])
+    def test_a_collection_of_the_users_own_replaces_the_built_in_one(
+        self, tmp_path: Path, pattern: str
+    ) -> None:
+        own = CollectionConfig("mine", {"include_regex": pattern, "save_interval": 2})
+        rule = Rule.sagemaker(rule_configs.weight_update_ratio(), collections_to_save=[own])
+        job = in_folder(tmp_path, rule, hook_parameters={"save_raw_tensor": False})
+        assert job.warnings == ()
+        assert saved(job) == {"mine": {**own.parameters, "save_raw_tensor": "True"}}
+
+    def test_steps_of_a_collection_with_other_tensors_count(self, tmp_path: Path) -> None:
+        own = [CollectionConfig("mine", {"include_regex": "fc", "save_interval": 2})]
+        rule = Rule.sagemaker(rule_configs.vanishing_gradient(), collections_to_save=own)
+        job = in_folder(tmp_path, rule)
+        assert job.warnings == ()
+        assert set(saved(job)) == {"mine", "gradients"}
+
+
 class TestNames:
     @pytest.mark.parametrize(
         ("name", "meant"), [("gradient", "gradients"), ("tahn_input", "tanh_input")]
