@@ -262,6 +262,11 @@ class StepRecord:
                 batches[id(tensor.statistics)] = tensor.statistics
         return held + sum(batch.nbytes for batch in batches.values() if batch is not None)
 
+    def move_on(self) -> None:
+        """Make it the next step of its mode."""
+        self.step += 1
+        self.mode_step += 1
+
     def clear(self) -> None:
         """Release the memory of all snapshots, and forget the tensors."""
         self.release()

@@ -452,7 +452,7 @@ class BaseHook(Part):
         """Write the remaining data and the end marker; further calls do nothing.
 
         A hook without a step and without saved values writes nothing, so there is no trial. Values
-        that were saved after the last saved step become another step of the current mode.
+        that were saved after the last step become part of it.
 
         `close` runs automatically when the process ends, also after an exception, because training
         ended. A killed process (such as a spot instance) leaves no end marker, and neither does one
@@ -522,7 +522,7 @@ class BaseHook(Part):
         raise TrainingStoppedError(request.reason, request.rule_configuration_name)
 
     def _save_pending(self) -> None:
-        """Save values after the last saved step as a separate step."""
+        """Save values after the last saved step as part of the last step."""
         names = self.recorder.pending_names
         if not names:
             return

@@ -6,7 +6,7 @@ after the optimizer step, a second backward pass). If that ever happens, later s
 
 A scalar or tensor that a script saves without an open saved step becomes part of the next saved
 step; the newest value of a name wins. Other late tensors are counted and logged. Values left at the
-end become a final step.
+end become part of the last step, whether it is saved or not.
 """
 
 from __future__ import annotations
@@ -186,10 +186,13 @@ class Recorder:
     # The end -------------------------------------------------------------------------------------
 
     def pending_record(self) -> StepRecord | None:
-        """Return the pending values as a separate step after the last one."""
+        """Return the pending values as part of the last step; without one, as the first step."""
         if not self._pending:
             return None
-        record = StepRecord(self._clock.step + 1, self._clock.mode, self._clock.mode_step + 1)
+        clock = self._clock
+        record = StepRecord(clock.step, clock.mode, clock.mode_step)
+        if not clock.num_steps or clock.mode_step < 0:
+            record.move_on()
         record.add({**self._pending})
         return record
 

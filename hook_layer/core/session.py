@@ -209,6 +209,7 @@ class Session(Part):
             )
             record.release()
             return
+        record.move_on()
         end = replace(
             start,
             step=record.step - 1,

@@ -18,6 +18,7 @@ from typing import Final
 from hook_layer.capture.captured_step import StepRecord
 from hook_layer.configuration.hook_options import HookOptions
 from hook_layer.delivery.counters import WriterCounters
+from hook_layer.delivery.extended_step import extend_step
 from hook_layer.delivery.small_files import Content
 from hook_layer.delivery.step_delivery import StepDelivery
 from hook_layer.delivery.step_files import RunIdentity
@@ -61,6 +62,8 @@ class StepWriter:
         exporter: TensorBoardExporter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._store, self._worker = store, identity.worker
+        self._last_step: int | None = None
         self._delivery = StepDelivery(
             store,
             identity,
@@ -82,10 +85,19 @@ class StepWriter:
         self._changed = self._threads.changed
 
     def submit(self, record: StepRecord) -> None:
-        """Hand a step over; wait for memory or drop the step, depending on `on_full`."""
+        """Hand a step over; wait for memory or drop the step, depending on `on_full`.
+
+        Tensors of the step that was handed over last are added to its files. If it is not stored,
+        they become the next step.
+        """
         if os.getpid() != self._pid or not record.num_tensors:
             record.release()  # a fork has neither the thread nor a free lock
             return
+        if record.step == self._last_step:
+            if self._extends_last_step(record):
+                return
+            record.move_on()
+        self._last_step = record.step
         nbytes = record.nbytes
         with self._changed:
             self.submitted_sequence += 1
@@ -166,6 +178,19 @@ class StepWriter:
             self._threads.hurry()
             is_idle = self._threads.idle.wait_for(lambda: self._threads.is_idle, timeout_s)
         return is_idle and not self._delivery.has_backlog
+
+    def _extends_last_step(self, record: StepRecord) -> bool:
+        """Add tensors to the files of the last step; return whether that was possible."""
+        if not self.wait_until_idle(self._options.close_timeout_s):
+            return False
+        try:
+            extend_step(self._store, self._worker, record)
+        except (OSError, ValueError) as error:
+            logger.warning("%s become a step: %s", ", ".join(record.tensors), error)
+            return False
+        self._export(record)
+        record.release()
+        return True
 
     def _make_room(self, nbytes: int) -> bool:
         """Wait until `nbytes` fit; return False if the step must be dropped."""

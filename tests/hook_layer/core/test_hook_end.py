@@ -13,25 +13,44 @@ import pytest
 
 from hook_layer.configuration.save_config import SaveConfig
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import END_MARKER
+from hook_layer.format.paths import END_MARKER, index_key
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import W, make_hook
 
 
-def test_values_after_the_last_step_become_a_step_of_their_own(trial: WrittenTrial) -> None:
+def test_values_after_the_last_step_become_part_of_it(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     hook.set_mode(ModeKeys.TRAIN)
-    for _ in range(3):
+    for step in range(3):
+        if step == 2:
+            hook.save_scalar("test_accuracy", 0.1)
         hook.train(W)
     hook.save_scalar("test_accuracy", 0.9)
     hook.close()
-    record = trial.records(3)["scalar/test_accuracy"]
-    assert (record.value.item(), record.mode, record.mode_step) == (0.9, ModeKeys.TRAIN, 3)
-    assert trial.names(2) == {"w"}
+    assert list(trial.indexes()) == [0, 1, 2]
+    records = trial.records(2)
+    assert set(records) == {"w", "scalar/test_accuracy"}
+    assert records["w"].value.tolist() == [1, 1]
+    record = records["scalar/test_accuracy"]
+    assert (record.value.item(), record.mode, record.mode_step) == (0.9, ModeKeys.TRAIN, 2)
+    assert trial.statistics(2)["scalar/test_accuracy"]["mean"] == 0.9
     assert hook.report().steps_seen == 3
     marker = trial.end_marker()
     assert marker is not None
-    assert marker.sequences == {"worker_0": 4}
+    assert marker.sequences == {"worker_0": 3}
+
+
+def test_they_become_a_step_if_the_files_of_the_last_one_are_damaged(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    hook.train(W)
+    hook.train(W)
+    assert hook.flush()
+    trial.store.put(index_key(1, "worker_0"), b"{}")
+    hook.save_scalar("test_accuracy", 0.9)
+    hook.close()
+    assert trial.store.get(index_key(1, "worker_0")) == b"{}"
+    trial.store.delete(index_key(1, "worker_0"))
+    assert trial.values(2)["scalar/test_accuracy"].item() == 0.9
 
 
 @pytest.mark.parametrize("place", ["/proc/tensors", "file/tensors"])
@@ -56,8 +75,8 @@ def test_what_waits_for_a_saved_step_is_stored_at_the_end(trial: WrittenTrial) -
         hook.train(W)
         hook.save_scalar("lr", step)
     hook.close()
-    assert list(trial.indexes()) == [0, 5]
-    assert trial.values(5)["scalar/lr"].item() == 4
+    assert list(trial.indexes()) == [0, 4]
+    assert trial.values(4)["scalar/lr"].item() == 4
 
 
 def test_a_hook_that_saw_no_step_writes_nothing(trial: WrittenTrial) -> None:
@@ -135,6 +154,6 @@ def test_nothing_is_lost_when_the_process_ends(tmp_path: Path, ending: str) -> N
     done = subprocess.run([sys.executable, script, out_dir], check=False, capture_output=True)
     assert done.returncode == (ending == "raise KeyError"), done.stderr
     trial = WrittenTrial(str(out_dir))
-    assert list(trial.indexes()) == [0, 1, 2]
-    assert trial.names(2) == {"scalar/last"}
+    assert list(trial.indexes()) == [0, 1]
+    assert trial.names(1) == {"w", "scalar/last"}
     assert trial.end_marker() is not None
