@@ -47,7 +47,7 @@ def _joined(old: IndexFile, new: IndexFile, offset: int) -> IndexFile:
     if old.statistics is None or new.statistics is None:
         raise ValueError("an index file has no statistics block")
     statistics = _joined_statistics(old.statistics, new.statistics)
-    names = {row.name for row in (*new.locations, *new.shapes)}
+    names = {*(row.name for row in new.locations), *(row.name for row in new.shapes)}
     moved = (row._replace(start=row.start + offset) for row in new.locations)
     return replace(
         old,
@@ -63,8 +63,8 @@ def _joined_statistics(old: Statistics, new: Statistics) -> Statistics:
     if old.columns != new.columns:
         raise ValueError(f"the statistics have the columns {old.columns}, not {new.columns}")
     rows = [row for row, name in enumerate(old.tensors) if name not in new.tensors]
-    shards = [old.shards[row] for row in rows] if old.shards else [None] * len(rows)
-    shards += new.shards or [None] * len(new.tensors)
+    shards = [old.shards[row] if old.shards else None for row in rows]
+    shards.extend(new.shards or (None,) * len(new.tensors))
     return Statistics(
         columns=old.columns,
         tensors=(*(old.tensors[row] for row in rows), *new.tensors),

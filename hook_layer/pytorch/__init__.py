@@ -6,7 +6,8 @@ The page `docs/reference/frameworks.md` has the names of tensors and the order o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hook_layer.frameworks import TORCH
@@ -27,7 +28,7 @@ from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the origin
 from hook_layer.guard import guarded
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.creation_lines import remember_lines_of_layers
-from hook_layer.pytorch.overridden_methods import OverriddenMethods
+from hook_layer.pytorch.overridden_methods import OverriddenMethods, named_module
 from hook_layer.pytorch.steps import FollowedSteps
 from hook_layer.pytorch.torch_hook import TorchHook
 from hook_layer.report import HookReport
@@ -192,8 +193,18 @@ class Hook(OriginalHook, TorchHook):
         if module in self._registered.models:
             self.loop.on_forward(module, inputs, None)
 
+    @property
+    def module_maps(self) -> Mapping[nn.Module, str]:
+        """The names of registered modules and losses, for subclasses written for the original."""
+        return ChainMap(self._registered.names, self._registered.losses)
+
     def _call_forward_pre_hook(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        self.forward_pre_hook(model, inputs)
+        with named_module(model, self.module_maps.get(model)):
+            self.forward_pre_hook(model, inputs)
+
+    def _call_forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        with named_module(module, self.module_maps.get(module)):
+            self.forward_hook(module, inputs, outputs)
 
     def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture inputs and outputs of a module in a registered model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hook_layer.pytorch.wrappers import is_a_key
 if TYPE_CHECKING:
     from hook_layer.pytorch import Hook
 
-__all__ = ["OverriddenMethods"]
+__all__ = ["OverriddenMethods", "named_module"]
 
 _OF_MODULES = ("forward_hook", "_write_inputs", "_write_outputs")
 
@@ -77,5 +78,24 @@ class OverriddenMethods:
             torch's handles.
         """
         if self.captures_modules:
-            call = ModuleCall(module, hook.forward_hook)
+            call = ModuleCall(module, hook._call_forward_hook)  # noqa: SLF001 - part of the hook
             yield own_hooks.register(module.register_forward_hook, call, with_kwargs=True)
+
+
+@contextmanager
+def named_module(module: nn.Module, name: str | None) -> Iterator[None]:
+    """Set `module._module_name`, as the original does, for the time of a call.
+
+    Args:
+        module: The module. An attribute of this name that it has already stays.
+        name: Its name; None: not set.
+    """
+    attributes = vars(module)
+    if name is None or "_module_name" in attributes:
+        yield
+        return
+    attributes["_module_name"] = name
+    try:
+        yield
+    finally:
+        attributes.pop("_module_name", None)

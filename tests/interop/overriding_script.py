@@ -25,11 +25,11 @@ def recording(smd):
             self.calls.append([self.step, method, name])
 
         def forward_pre_hook(self, module, inputs):
-            self.note("forward_pre_hook", type(module).__name__)
+            self.note("forward_pre_hook", module._module_name)
             return super().forward_pre_hook(module, inputs)
 
         def forward_hook(self, module, inputs, outputs):
-            self.note("forward_hook", type(module).__name__)
+            self.note("forward_hook", module._module_name)
             return super().forward_hook(module, inputs, outputs)
 
         def _write_inputs(self, name, inputs):

@@ -109,13 +109,40 @@ def test_an_override_that_passes_calls_on_changes_nothing(
         assert all((found[name] == expected[name]).all() for name in expected)
 
 
+class ReadsNames(Recording):
+    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
+        self.noted.append(f"before {module._module_name}")
+        super().forward_pre_hook(module, inputs)
+
+    def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG002
+        assert self.module_maps[module] == module._module_name
+        self.noted.append(str(module._module_name))
+        self._write_outputs(f"{module._module_name}_copy", outputs)
+
+
+def test_names_of_modules_can_be_read_during_a_call_only(trial: WrittenTrial) -> None:
+    model = new_model()
+    vars(model[1])["_module_name"] = "1"  # the script's own
+    hook = ReadsNames(trial.uri, save_config=SaveConfig(save_interval=1), save_all=True)
+    hook.noted = []
+    hook.register_module(model)
+    attributes = [set(vars(module)) for module in model.modules()]
+    model(torch.ones(3, 2)).sum().backward()
+    hook.close()
+    assert hook.noted == ["before Sequential", "0", "1", "Sequential"]
+    assert [set(vars(module)) for module in model.modules()] == attributes
+    assert {f"{name}_copy_output_0" for name in ("0", "1", "Sequential")} <= trial.names(0)
+
+
 def test_an_override_decides_what_is_saved(trial: WrittenTrial) -> None:
     assert train(SavesNothingOfModules, trial, new_model())
     saved = {name for name in trial.names(1) if "put_" in name}
     assert saved == {"MSELoss_input_0", "MSELoss_input_1", "MSELoss_output_0"}
 
 
-@pytest.mark.parametrize(("hook_type", "calls"), CASES)
+@pytest.mark.parametrize(
+    ("hook_type", "calls"), [*CASES, (ReadsNames, ["before Sequential", *NAMES])]
+)
 def test_a_compiled_model_calls_overrides(
     hook_type: type[Recording], calls: Noted, trial: WrittenTrial
 ) -> None:
