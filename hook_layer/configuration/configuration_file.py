@@ -25,6 +25,7 @@ from hook_layer.storage.base import open_store
 __all__ = [
     "MAX_CONFIGURATION_BYTES",
     "OWN_VARIABLE",
+    "SAGEMAKER_FILE",
     "ConfigurationFile",
     "names_file_elsewhere",
     "read_configuration_file",
@@ -36,7 +37,7 @@ MAX_CONFIGURATION_BYTES: Final = 256 << 10
 
 OWN_VARIABLE: Final = "STEPWATCH_CONFIG"
 _ORIGINAL_VARIABLE: Final = "SMDEBUG_CONFIG_FILE_PATH"
-_SAGEMAKER_FILE: Final = "/opt/ml/input/config/debughookconfig.json"
+SAGEMAKER_FILE: Final = "/opt/ml/input/config/debughookconfig.json"
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ def read_configuration_file(
         name = f"{_ORIGINAL_VARIABLE}={original}"
         return ConfigurationFile(read_json_object(original, name), name)
     try:
-        document = read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE)
+        document = read_json_object(SAGEMAKER_FILE, SAGEMAKER_FILE)
     except ConfigurationFileNotFoundError as error:
         raise ConfigurationFileNotFoundError(
             f"{error}; set {OWN_VARIABLE} or {_ORIGINAL_VARIABLE} to the configuration file"
         ) from error
-    return ConfigurationFile(document, _SAGEMAKER_FILE)
+    return ConfigurationFile(document, SAGEMAKER_FILE)
 
 
 def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:

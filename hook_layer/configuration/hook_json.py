@@ -29,6 +29,7 @@ from hook_layer.configuration.json_values import (
     known_keys,
     refuse,
 )
+from hook_layer.configuration.original_file import write_original_file
 from hook_layer.configuration.parameters_json import (
     REDUCTION_KEYS,
     SAVE_KEYS,
@@ -202,9 +203,11 @@ def load_hook_configuration(
     """
     file = read_configuration_file(json_file_path, environ)
     try:
-        return parse_hook_configuration(file)
+        found = parse_hook_configuration(file)
     except HookConfigurationError as error:
         raise HookConfigurationError(f"{file.name}: {error}") from error
+    write_original_file(file, environ)
+    return found
 
 
 def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:

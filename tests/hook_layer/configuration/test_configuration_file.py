@@ -33,7 +33,7 @@ def test_the_code_comes_before_our_variable_before_the_originals(
     file: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "hook_layer.configuration.configuration_file._SAGEMAKER_FILE", file("sagemaker")
+        "hook_layer.configuration.configuration_file.SAGEMAKER_FILE", file("sagemaker")
     )
     variables = {"STEPWATCH_CONFIG": file("own"), "SMDEBUG_CONFIG_FILE_PATH": file("original")}
     found = [read_configuration_file(path, variables) for path in (file("code"), None)]
