@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -57,4 +58,6 @@ def note_unwatched(name: str) -> None:
 
 def _say_at_end() -> None:
     if CurrentHook.of_any_framework() is None:
-        logger.warning("nothing was captured: %s", without_hook(_imported))
+        error = getattr(sys, "last_value", None)  # what ended the script, already printed
+        failed = error and f"the script failed first: {type(error).__name__}"
+        logger.warning("nothing was captured: %s", failed or without_hook(_imported))

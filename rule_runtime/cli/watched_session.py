@@ -191,7 +191,7 @@ class WatchedSession:
             finally:
                 judge.end(status)
             self._num_not_watched = notes.num_not_watched
-            self.why_nothing = why_nothing(notes)
+            self.why_nothing = why_nothing(notes, end.status)
         return end
 
     def _configuration(self) -> dict[str, Any]:

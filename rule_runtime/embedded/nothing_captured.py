@@ -62,14 +62,21 @@ class NothingCaptured:
         return first is not None and self._clock() - first >= _PATIENCE_S
 
 
-def why_nothing(notes: SessionLog) -> str:
-    """Return why nothing was captured of a command."""
+def why_nothing(notes: SessionLog, status: int = 0) -> str:
+    """Return why nothing was captured of a command.
+
+    Args:
+        notes: What its processes noted.
+        status: Its exit status; 0 if it still runs.
+    """
     if notes.lacking is not None:
         return f"{notes.lacking} has no stepwatch installed: install it in that Python"
     if notes.runs:
         return "a run began; see the output of the script and the log of its hook"
     if notes.reason is not None:
         return notes.reason
+    if status:
+        return f"the script failed, with status {status}, before a hook saw a training"
     imported = notes.frameworks
     watched = [name for name in imported if name not in UNWATCHED]
     untrained = _NOTHING_TRAINED.format(" and ".join(watched)) if watched else ""

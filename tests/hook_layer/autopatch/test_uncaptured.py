@@ -53,6 +53,17 @@ def test_a_framework_without_a_hook_is_named_at_the_end(tmp_path: Path) -> None:
     assert done.stderr.count("nothing was captured: LightGBM has no hook") == 1, done.stderr
 
 
+def test_a_script_that_fails_before_it_trains_is_said_to_have_failed(tmp_path: Path) -> None:
+    (tmp_path / "lightgbm.py").touch()
+    (tmp_path / "boost.py").write_text("import lightgbm\nopen('no such file')\n")
+    config = configuration(tmp_path, tmp_path / "tensors")
+    done = run(["-m", "hook_layer", "--config", config, "boost.py"], tmp_path)
+    assert done.returncode == 1
+    message = "nothing was captured: the script failed first: FileNotFoundError"
+    assert done.stderr.count(message) == 1, done.stderr
+    assert "has no hook" not in done.stderr
+
+
 def test_nothing_is_said_of_a_script_that_is_watched(tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
     done = run(["-m", "hook_layer", "--config", config, SCRIPTS / "torch_script.py"], tmp_path)

@@ -19,6 +19,8 @@ def test_it_is_told_why_nothing_was_captured(notes: SessionLog, tmp_path: Path) 
     assert "no Python that it started imported a framework" in why_nothing(notes)
     notes.imported("torch")
     assert "torch was imported, and nothing was trained" in why_nothing(notes)
+    failed = "the script failed, with status 1, before a hook saw a training"
+    assert why_nothing(notes, 1) == failed
     notes.note_reason("no torch module")
     assert why_nothing(notes) == "no torch module"
     assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z")
