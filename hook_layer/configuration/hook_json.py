@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
@@ -40,7 +40,7 @@ from hook_layer.configuration.parameters_json import (
     read_save_parameters,
 )
 from hook_layer.configuration.save_config import SaveConfig
-from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.errors import HookConfigurationError, close_match, nearest
 from hook_layer.run.ranks import WHO_WRITES
 
 __all__ = [
@@ -125,7 +125,9 @@ class CollectionParameters:
             raise HookConfigurationError(f"{path}: Must specify '{_NAME}' in JSON config.")
         name = as_text(f"{path}.{_NAME}", members[_NAME])
         path = f"{path}.{_PARAMETERS}"
-        given = known_keys(f"{path}.", as_object(path, members.get(_PARAMETERS)), _COLLECTION_KEYS)
+        given = as_object(path, members.get(_PARAMETERS))
+        given = {key: given[key] for key in given if key not in _without_effect(given)}
+        given = known_keys(f"{path}.", given, _COLLECTION_KEYS)
         histogram = given.get("save_histogram")
         return cls(
             name=name,
@@ -220,7 +222,8 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
     path = "HookParameters"
     members = as_object(path, hook.get(path))
     given = {key: members[key] for key in _PARAMETER_KEYS if members.get(key) is not None}
-    warnings = _unknown(path, members)
+    collections = hook.get("CollectionConfigurations")
+    warnings = (*_unknown(path, members), *_unknown_of_collections(collections))
     for warning in warnings:
         logger.warning("%s: %s", file.name, warning)
     given |= {key: None for key in _NULLABLE if key in members and members[key] is None}
@@ -242,9 +245,7 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
         dry_run=flags["dry_run"],
         export_tensorboard=flags["export_tensorboard"],
         options=_options(path, given),
-        collections=_collections(
-            hook.get("CollectionConfigurations"), save or {}, reduction_config
-        ),
+        collections=_collections(collections, save or {}, reduction_config),
         warnings=warnings,
     )
 
@@ -256,6 +257,21 @@ def _unknown(path: str, members: Mapping[str, Any]) -> tuple[str, ...]:
         for key in map(str, members)
         if key not in _PARAMETER_KEYS
     )
+
+
+def _unknown_of_collections(value: object) -> Iterator[str]:
+    """Yield a warning for each parameter of a collection that is unlike any known one."""
+    for position, item in enumerate(value if isinstance(value, list) else ()):
+        members = item.get(_PARAMETERS) if isinstance(item, dict) else None
+        for key in _without_effect(members) if isinstance(members, dict) else ():
+            path = f"CollectionConfigurations[{position}].{_PARAMETERS}.{key:.80}"
+            yield f"{path} is unknown and has no effect: {nearest(key, _COLLECTION_KEYS)}"
+
+
+def _without_effect(members: Mapping[str, Any]) -> list[str]:
+    """Return the keys that the original ignores and that misspell no known one."""
+    unknown = [key for key in map(str, members) if key not in _COLLECTION_KEYS]
+    return [key for key in unknown if close_match(key, _COLLECTION_KEYS) is None]
 
 
 def _options(path: str, given: Mapping[str, Any]) -> HookOptions:

@@ -61,7 +61,13 @@ class S3Store:
     def __init__(self, uri: str, client: S3Client | None = None) -> None:
         match = _URI.fullmatch(uri)
         if match is None:
-            raise ValueError(f"{uri!r} is not an S3 URI; give s3://bucket/prefix")
+            bucket = uri.removeprefix("s3://").partition("/")[0]
+            raise ValueError(
+                f"{uri!r} has the bucket {bucket!r}, but the name of a bucket has 3 to 63 letters, "
+                "digits, dots and hyphens: give s3://bucket/prefix"
+                if uri.startswith("s3://")
+                else f"{uri!r} is not an S3 URI; give s3://bucket/prefix"
+            )
         self.bucket = match["bucket"]
         parts = [part for part in (match["prefix"] or "").split("/") if part]
         self.prefix = "".join(f"{part}/" for part in parts)

@@ -37,7 +37,7 @@ class FolderRules:
         self, files: JobFiles, sources: Collection[str], clock: Callable[[], float]
     ) -> None:
         self._files = files
-        self._sources = frozenset(sources)
+        self._sources = frozenset(map(_absolute, sources))
         self._clock = clock
 
     def judge(self, job: JobFile) -> None:
@@ -87,7 +87,7 @@ class FolderRules:
         source, invoked = asked.source, asked.invoked(name)
         if asked.problem:
             return _Unmade(asked.problem, is_final=True)
-        if source not in (None, *self._sources):
+        if source is not None and _absolute(source) not in self._sources:
             return _Unmade(
                 f"{source} runs only where its owner allowed it; ask the job that "
                 "prepare(...).job() returns, give DebugJob(..., "
@@ -107,6 +107,11 @@ class FolderRules:
                 f"{self._files.root.uri}: see the warning in the log, or evaluate without writing, "
                 f"`stepwatch evaluate {self._files.root.uri}`"
             )
+
+
+def _absolute(source: str) -> str:
+    """Return the absolute path of a rule's file; a URI as it is."""
+    return source if "://" in source else str(Path(source).expanduser().resolve())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from rule_runtime.configuration.api_values import given
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.jobs.aws import Session
 from rule_runtime.jobs.debug_job import DebugJob
+from rule_runtime.jobs.debugger_off import DebuggerOff
 from rule_runtime.jobs.deployment import DEFAULT_STAGE
 from rule_runtime.jobs.job_paths import JobPaths, tensorboard_root
 from rule_runtime.jobs.source_folder import REQUIREMENTS_FILE, staged_source
@@ -148,8 +149,7 @@ class PreparedJob:
             "base_job_name": self.job_name,
             "output_path": self.output_path,
             "environment": dict(self.environment),
-            # None would switch SageMaker Debugger on.
-            "debugger_hook_config": False,
+            "debugger_hook_config": DebuggerOff(self._hook_output()),
             "disable_profiler": True,
             **given(
                 checkpoint_s3_uri=checkpoint and checkpoint.s3_uri,

@@ -539,6 +539,18 @@ def test_unknown_hook_parameters_have_no_effect_and_are_warned_of(
     assert "HookParameters.profile" in second
 
 
+def test_unknown_parameters_of_a_collection_have_no_effect_and_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    placeholder = {"CollectionName": "losses", "CollectionParameters": {"key": "value"}}
+    document = {"LocalPath": new_uri(), "HookParameters": {"save_interval": "2"}}
+    path = tmp_path / "hook.json"
+    path.write_text(json.dumps({**document, "CollectionConfigurations": [placeholder]}))
+    assert list(train(smd.Hook.create_from_json_file(path), 3).indexes()) == [0, 2]
+    (reported,) = [r.getMessage() for r in caplog.records if "is unknown" in r.getMessage()]
+    assert "CollectionConfigurations[0].CollectionParameters.key is unknown and has" in reported
+
+
 def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> None:
     from hook_layer.configuration.hook_json import HookConfiguration
 

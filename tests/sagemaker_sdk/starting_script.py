@@ -45,18 +45,19 @@ def main(bucket: str, source_dir: str) -> None:
         checkpoint_s3_uri=f"s3://{bucket}/checkpoints",
         checkpoint_local_path="/opt/ml/checkpoints",
     )
-    started = start(job, source_dir, session)
+    started, artifacts = start(job, source_dir, session)
     summary = job.job(started).rule_job_summary()
     reported = [[each["RuleConfigurationName"], each["RuleEvaluationStatus"]] for each in summary]
-    print(json.dumps({"request": requests[-1], "started": started, "summary": reported}))
+    printed = {"request": requests[-1], "started": started, "summary": reported}
+    print(json.dumps({**printed, "artifacts": artifacts, "debug_output": job.debug_output}))
 
 
-def start(job: PreparedJob, source_dir: str, session: Any) -> str:
-    """Start the job by whichever SDK is there, and return the name under which it runs."""
+def start(job: PreparedJob, source_dir: str, session: Any) -> tuple[str, str | None]:
+    """Start the job by whichever SDK is there, and return its name and the path of its tensors."""
     try:
         from sagemaker.estimator import Estimator
     except ImportError:
-        return start_by_model_trainer(job, source_dir, session)
+        return start_by_model_trainer(job, source_dir, session), None
     from sagemaker import Session
 
     estimator = Estimator(
@@ -69,7 +70,7 @@ def start(job: PreparedJob, source_dir: str, session: Any) -> str:
         **job.estimator_arguments(source_dir),
     )
     estimator.fit(wait=False, job_name=job.job_name)
-    return job.job_name
+    return job.job_name, estimator.latest_job_debugger_artifacts_path()
 
 
 def start_by_model_trainer(job: PreparedJob, source_dir: str, session: Any) -> str:

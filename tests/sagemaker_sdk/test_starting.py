@@ -153,6 +153,11 @@ def test_sagemakers_own_debugger_stays_off(cloud: Cloud, version: str) -> None:
     assert request.get("ProfilerConfig") in (None, {"DisableProfiler": True})
 
 
+def test_the_estimator_names_the_tensors(cloud: Cloud) -> None:
+    started = cloud.started_by("2")
+    assert f"{started['artifacts']}/" == started["debug_output"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_container_gets_the_hooks_package(cloud: Cloud, version: str) -> None:
     request = cloud.started_by(version)["request"]

@@ -100,6 +100,17 @@ def test_a_custom_rule_judges_where_its_file_was_named(tmp_path: Path) -> None:
     assert waited(job.job()) == {"Mine": "NoIssuesFound"}
 
 
+def test_its_file_may_be_named_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "fine.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    trained(tmp_path / "out", Rule.custom("Mine", source="rules/fine.py", rule_to_invoke="Fine"))
+    job = elsewhere(tmp_path / "out", rule_sources=["rules/fine.py"])
+    assert waited(job) == {"Mine": "NoIssuesFound"}
+
+
 def test_a_rule_of_a_file_that_is_named_by_a_uri_judges(tmp_path: Path) -> None:
     (tmp_path / "fine.py").write_text(SOURCE)
     source = (tmp_path / "fine.py").as_uri()
