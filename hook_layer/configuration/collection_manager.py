@@ -87,7 +87,7 @@ class TensorPlan:
         return is_whole and not (self.reductions or self.summaries)
 
 
-@dataclass
+@dataclass(eq=False)
 class CollectionManager(CollectionSet):
     """Manages the collections of a hook: which are saved, and what is stored of each tensor.
 

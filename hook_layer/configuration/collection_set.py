@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,22 @@ class CollectionSet:
     def set_num_workers(self, num_workers: int) -> None:
         """Set the number of workers that write."""
         self.num_workers = int(num_workers)
+
+    def update_meta(self, meta: Mapping[str, int]) -> None:
+        """Set what the file says besides collections: `num_workers`.
+
+        Raises:
+            HookConfigurationError: Another key is given.
+        """
+        if other := set(meta) - {"num_workers"}:
+            raise HookConfigurationError(f"meta={meta!r} has {other.pop()!r}; give num_workers")
+        self.num_workers = int(meta.get("num_workers", self.num_workers))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both would write the same collections."""
+        if not isinstance(other, CollectionSet):
+            return NotImplemented
+        return self.to_file().collections == other.to_file().collections
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return the content of a collections file."""

@@ -250,6 +250,11 @@ class SaveConfig:
         return cls.from_dict(load_json("json_str", json_str))
 
     @classmethod
+    def from_save_config_mode(cls, save_config_mode: SaveConfigMode) -> SaveConfig:
+        """Create from one configuration for all modes."""
+        return cls(mode_save_configs=dict.fromkeys(ModeKeys, save_config_mode))
+
+    @classmethod
     def parse(cls, obj: object) -> SaveConfig:
         """Create from None, a SaveConfig, a SaveConfigMode, or a mapping of modes.
 
@@ -261,7 +266,7 @@ class SaveConfig:
         if isinstance(obj, SaveConfig):
             return obj
         if isinstance(obj, SaveConfigMode):
-            return cls(mode_save_configs=dict.fromkeys(ModeKeys, obj))
+            return cls.from_save_config_mode(obj)
         if isinstance(obj, Mapping):
             return cls.from_dict(obj) or cls()
         raise HookConfigurationError(

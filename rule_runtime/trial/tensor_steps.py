@@ -111,6 +111,10 @@ class TensorSteps:
         is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
         return is_in_mode and (global_step is None or global_step in self._files)
 
+    def has_step(self, step_num: int, mode: Mode = ModeKeys.GLOBAL) -> bool:
+        """Return whether the tensor was saved at a step, also if another worker may still write."""
+        return step_num in self.steps(mode, show_incomplete_steps=True)
+
     def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Return the steps at which the tensor was saved, sorted."""
         mode = as_mode(mode)

@@ -73,6 +73,7 @@ class Trial(TrialViews):
         self._tensors: dict[str, Tensor] = {}
         self._groups: dict[tuple[Any, ...], TensorGroup] = {}
         self._collections: list[CollectionsFile] = []
+        self._included: dict[str, list[str]] = {}
         self._are_collections_old = True
         self._has_final_collections = False
         self._last_added = (IndexFile(ModeKeys.GLOBAL, 0, None), TensorGroup())
@@ -190,17 +191,23 @@ class Trial(TrialViews):
     def collections(self) -> CollectionsByName:
         """Return the collections of all workers by name."""
         self.maybe_refresh()
-        return CollectionsByName(self._merged_collections(None))
+        found = self._merged_collections(None)
+        return CollectionsByName({name: self._own(each) for name, each in found.items()})
 
     def collection(self, coll_name: str) -> TrialCollection:
         """Return a collection; if no worker wrote it, the built-in or an empty one."""
         self.maybe_refresh()
         found = self._merged_collections(coll_name).get(coll_name)
         if found is not None:
-            return found
+            return self._own(found)
         if self._collections:  # just read: it is in none of them
-            return TrialCollection(coll_name)
-        return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
+            return self._own(TrialCollection(coll_name))
+        matcher = self._collection_reader.matcher
+        return self._own(built_in_collection(coll_name, self._tensors, matcher))
+
+    def _own(self, collection: TrialCollection) -> TrialCollection:
+        """Return a collection with the expressions that a script included in it."""
+        return collection.with_included(self._included.setdefault(collection.name, []))
 
     # ------------------------------------------------------------------ inputs and outputs of a
     # model
@@ -235,6 +242,8 @@ class Trial(TrialViews):
             wanted = collection_name(collection)
             matcher = self._collection_reader.matcher
             found = collection_members(self._collection_files(wanted), wanted, names, matcher)
+            for pattern in self._included.get(wanted, ()):
+                found |= matcher.found_in(pattern, names)
             if not found:
                 meant = meant_collection(wanted)
                 hint = f"; did you mean {meant!r}?" if meant else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,8 +33,7 @@ _logger: Final = logging.getLogger(__name__)
 class TrialCollection(StoredSettings):
     """A collection of a trial, with the attributes of the original's `Collection`.
 
-    A stored run never changes, so `include`, `add_tensor_name` and `remove_tensor_name` exist only
-    in the hook's `Collection`.
+    `include` selects further tensors of the trial; the stored run never changes.
 
     Attributes:
         name: Its name.
@@ -51,6 +51,26 @@ class TrialCollection(StoredSettings):
     reduction_config: StoredReductionConfig | None = None
     save_config: StoredSaveConfig | None = None
     save_histogram: bool = True
+    _included: list[str] = field(default_factory=list, repr=False, compare=False)
+
+    def include(self, t: str | Sequence[str]) -> None:
+        """Add regular expressions, which apply to all uses of the collection in this trial.
+
+        Raises:
+            TypeError: `t` is neither a text nor texts.
+            re.error: One is not a regular expression.
+        """
+        patterns = [t] if isinstance(t, str) else list(t)
+        for pattern in patterns:
+            re.compile(pattern)
+        self.include_regex += patterns
+        self._included += patterns
+
+    def with_included(self, patterns: list[str]) -> TrialCollection:
+        """Add the expressions that `include` added so far, and keep further ones there."""
+        self.include_regex += patterns
+        self._included = patterns
+        return self
 
     def has_tensor_name(self, tname: str) -> bool:
         """Return whether the collection contains a tensor."""

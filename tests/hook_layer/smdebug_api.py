@@ -62,6 +62,7 @@ _SIGNATURES: Final = {
     ),
     "SaveConfig.from_dict": "(params, default_values=None)",
     "SaveConfig.from_json": "(json_str)",
+    "SaveConfig.from_save_config_mode": "(save_config_mode)",
     "SaveConfig.get_save_config": "(mode)",
     "SaveConfig.merge_default_save_config": "(default_save_config)",
     "SaveConfig.parse": "(obj)",
@@ -105,6 +106,7 @@ _OF_THE_MANAGER: Final = {
     "CollectionManager.load": "(filename, collection_class)",
     "CollectionManager.load_from_string": "(s, collection_class)",
     "CollectionManager.set_num_workers": "(num_workers)",
+    "CollectionManager.update_meta": "(meta)",
     "CollectionManager.to_json_dict": "()",
 }
 

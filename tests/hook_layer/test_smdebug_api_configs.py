@@ -67,7 +67,7 @@ def test_modes_that_are_missing_are_filled_from_a_default() -> None:
 
 
 @does("SaveConfig.to_json", "SaveConfig.to_json_dict", "SaveConfig.from_json")
-@does("SaveConfig.from_dict", "SaveConfig.parse")
+@does("SaveConfig.from_dict", "SaveConfig.parse", "SaveConfig.from_save_config_mode")
 def test_there_and_back() -> None:
     config = smd.SaveConfig({TRAIN: smd.SaveConfigMode(save_interval=2, save_steps=[7])})
     assert set(config.to_json_dict()) == {"TRAIN", "EVAL", "PREDICT", "GLOBAL"}
@@ -77,6 +77,8 @@ def test_there_and_back() -> None:
         smd.SaveConfig({TRAIN: smd.SaveConfigMode(save_interval=4)})
     )
     assert smd.SaveConfig.parse(config) is config
+    one = smd.SaveConfigMode(save_interval=3)
+    assert smd.SaveConfig.from_save_config_mode(one) == smd.SaveConfig(save_interval=3)
     assert smd.SaveConfig.parse(None) == smd.SaveConfig(save_interval=500)
 
 
@@ -198,20 +200,27 @@ def test_collections_by_name() -> None:
 
 @does("CollectionManager.export", "CollectionManager.load", "CollectionManager.load_from_string")
 @does("CollectionManager.get_num_workers", "CollectionManager.set_num_workers")
+@does("CollectionManager.update_meta")
 @does("CollectionManager.to_json_dict")
 def test_collections_are_written_and_read(tmp_path: Path) -> None:
     manager = CollectionManager()
     manager.add(smd.Collection("a", ["x"], ["t"], save_config=smd.SaveConfig(save_interval=3)))
-    manager.set_num_workers(4)
+    manager.set_num_workers(3)
+    manager.update_meta({"num_workers": 4})
     manager.export(tmp_path, "worker_0_collections.json")
     path = tmp_path / "collections/000000000/worker_0_collections.json"
     loaded = CollectionManager.load(path)
     assert loaded.get_num_workers() == 4
     assert loaded.to_json_dict() == manager.to_json_dict() == json.loads(path.read_text())
     assert loaded.get("a").save_config == smd.SaveConfig(save_interval=3)
+    assert loaded == manager
     assert CollectionManager.load_from_string(path.read_text()).get("a") == loaded.get("a")
+    loaded.get("a").include("y")
+    assert loaded != manager
     with pytest.raises(HookConfigurationError, match="neither collections nor _meta"):
         CollectionManager.load_from_string('{"x": 1}')
+    with pytest.raises(HookConfigurationError, match="'x'; give num_workers"):
+        manager.update_meta({"x": 1})
 
 
 # All of them --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_a_collection_has_what_its_regex_matches_later(run: str | None) -> None:
     builder.end()
     trial.refresh()
     assert trial.collection("mine").include_regex == ["fc", "last"]
+
+
+def test_more_tensors_can_be_included_in_a_collection() -> None:
+    builder = TrialBuilder()
+    builder.collections(relu=("^relu",))
+    builder.step(0, {"relu_0": [1.0], "tanh_0": [1.0], "w": [1.0]})
+    trial = follow(builder)
+    trial.collection("relu").include(["^tanh"])
+    assert trial.tensor_names(collection="relu") == ["relu_0", "tanh_0"]
+    assert trial.collection("relu").include_regex == ["^relu", "^tanh"]
+    trial.collection("mine").include("w")
+    assert trial.tensor_names(collection=trial.collection("mine")) == ["w"]
+    assert follow(builder).tensor_names(collection="relu") == ["relu_0"]
+    assert trial.tensor("w").has_step(0)
+    assert not trial.tensor("w").has_step(1)
+    with pytest.raises(re.error):
+        trial.collection("mine").include("(")
 
 
 def test_a_collections_file_that_comes_after_the_steps_is_found() -> None:
