@@ -19,7 +19,7 @@ from infra.local.asynchronous import QUEUE_NAME_PREFIX
 from infra.local.deployment import deploy, synthesise
 from infra.local.emulator import Emulator, Middleware
 from infra.local.moto_patches.event_rules import run_schedules
-from infra.local.moto_patches.training_jobs import finish_training_job
+from infra.local.moto_patches.training_jobs import announced_statuses, finish_training_job
 from infra.local.poller_process import PollerProcess
 from infra.local.service_environment import (
     ACCOUNT_ID,
@@ -150,10 +150,8 @@ class LocalTarget:
         run_schedules(ACCOUNT_ID, REGION)
 
     def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
-        """Return DebugRuleEvaluationStatuses of a training job."""
-        described = self.client("sagemaker").describe_training_job(TrainingJobName=job_name)
-        statuses: list[dict[str, Any]] = described.get("DebugRuleEvaluationStatuses", [])
-        return statuses
+        """Return the statuses of rules that the evaluators announced of a training job."""
+        return announced_statuses(ACCOUNT_ID, REGION, job_name)
 
     def object_arrivals(self, prefix: str) -> dict[str, datetime]:
         """Return the arrival time, to the microsecond, of tensor objects below a prefix.

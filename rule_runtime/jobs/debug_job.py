@@ -160,8 +160,9 @@ class DebugJob:
     def rule_job_summary(self) -> list[dict[str, Any]]:
         r"""Return the status of every rule of the job, in configured order.
 
-        Every rule is listed from submission on, as `InProgress` before its first verdict. Rules of
-        SageMaker Debugger itself come last.
+        Every rule is listed from submission on, as `InProgress` before its first verdict. If there
+        is no deployment, the details say so, and the status is `Error` once the job has ended.
+        Rules of SageMaker Debugger itself come last.
 
         Returns:
             For each rule `RuleConfigurationName`, `RuleEvaluationJobArn`, `RuleEvaluationStatus`,
@@ -325,20 +326,25 @@ class DebugJob:
     def _summary(
         self, job: JobFile | None, described: Mapping[str, Any] | None
     ) -> list[dict[str, Any]]:
+        results = {name: self._files.result(name, job) for name in self._rules.parameters(job)}
+        has_open = self._is_in_s3 and None in results.values()
+        obstacle = self._deployment.missing if has_open else ""
+        has_ended = bool(obstacle) and (self._files.life(job).has_ended or is_terminal(described))
+        failure = failure_of(job, described, self.debug_output)
         summary = RuleSummary(
             root_uri=self.debug_output,
             region=self._aws.region if self._is_in_s3 else None,
             began_at=moment_of_start(job, described, self._known_at),
-            failure=failure_of(job, described, self.debug_output),
+            failure=failure or (obstacle if has_ended else ""),
+            obstacle=obstacle,
         )
-        ours = self._rules.parameters(job)
-        members = [summary.of(name, self._files.result(name, job)) for name in ours]
+        members = [summary.of(name, result) for name, result in results.items()]
         if self._in_folder and self._files.life(job).has_ended:
             return list(map(self._in_folder.ended_member, members))
         return members + [
             status
             for status in native_statuses(described)
-            if status["RuleConfigurationName"] not in ours
+            if status["RuleConfigurationName"] not in results
         ]
 
     def _diagnosis(self, job: JobFile | None) -> Diagnosis | None:

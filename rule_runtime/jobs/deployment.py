@@ -32,6 +32,7 @@ CUSTOM_RULES_GROUP: Final = "#custom-rules"
 _LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
 _CUSTOM_RULES: Final = "STEPWATCH_CUSTOM_RULES"
 _CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
+_NO_SUCH_STACK: Final = "ValidationError"
 _NOTIFY_FUNCTION: Final = "NotifyFunctionName"
 _JOB_RULES_FUNCTION: Final = "JobRulesFunctionName"
 
@@ -89,6 +90,20 @@ class Deployment:
             ) from error
         (stack,) = answer["Stacks"]
         return {out["OutputKey"]: out["OutputValue"] for out in stack.get("Outputs", ())}
+
+    @cached_property
+    def missing(self) -> str:
+        """Why no deployment evaluates a job; empty if one may.
+
+        Without the permission to describe the stack, one may.
+        """
+        try:
+            _ = self.outputs
+        except DeploymentError as error:
+            cause = error.__cause__
+            if isinstance(cause, AwsRequestError) and cause.code == _NO_SUCH_STACK:
+                return f"no deployment evaluates it: {error}"
+        return ""
 
     @cached_property
     def log_groups(self) -> Mapping[str, str]:

@@ -33,12 +33,14 @@ class RuleSummary:
         region: Region of the job, for the partition of ARNs.
         began_at: Time when the job was submitted or began.
         failure: Why rules without a result cannot get one any more; empty if they still can.
+        obstacle: Why they get none at present; empty if they may.
     """
 
     root_uri: str
     region: str | None
     began_at: datetime
     failure: str = ""
+    obstacle: str = ""
 
     def of(self, rule_configuration_name: str, result: RuleResult | None) -> dict[str, Any]:
         """Return the member of one rule.
@@ -62,7 +64,8 @@ class RuleSummary:
 
     def _without_result(self, rule: str) -> tuple[RuleStatus, str, datetime]:
         if not self.failure:
-            return RuleStatus.IN_PROGRESS, "not evaluated to an end yet", self.began_at
+            details = self.obstacle or "not evaluated to an end yet"
+            return RuleStatus.IN_PROGRESS, details, self.began_at
         details = (
             "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "
             f"{rule}: {self.failure}"

@@ -259,10 +259,7 @@ def test_a_finding_stops_the_training_job(target: LocalTarget) -> None:
     target.wait_idle(WAIT_S)
     described = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     assert described["TrainingJobStatus"] == "Stopping"
-    found = {
-        status["RuleConfigurationName"]: status
-        for status in described["DebugRuleEvaluationStatuses"]
-    }
+    found = {status["RuleConfigurationName"]: status for status in target.rule_statuses(job.name)}
     assert found["VanishingGradient"]["RuleEvaluationStatus"] == "IssuesFound"
     sentence, evidence, *_ = found["VanishingGradient"]["StatusDetails"].splitlines()
     assert sentence == (

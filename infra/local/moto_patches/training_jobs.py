@@ -20,8 +20,9 @@ from infra.local.moto_patches.event_rules import send_to_default_bus
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE, STATUS_SOURCE
 
 __all__ = [
+    "announced_statuses",
     "finish_training_job",
-    "patch_rule_statuses_of_training_jobs",
+    "patch_announced_statuses",
     "patch_training_job_life",
 ]
 
@@ -76,10 +77,10 @@ def patch_training_job_life() -> None:
 
 
 @cache
-def patch_rule_statuses_of_training_jobs() -> None:
-    """Make DescribeTrainingJob return the statuses that Stepwatch's evaluators announced.
+def patch_announced_statuses() -> None:
+    """Record the statuses that Stepwatch's evaluators announce, for `announced_statuses`.
 
-    Without it jobs have no DebugRuleEvaluationStatuses, which SageMaker Debugger provided.
+    DescribeTrainingJob does not return them, as in SageMaker: it knows only rules of its own.
     """
 
     def put_events(self: Any, events: list[dict[str, Any]]) -> Any:
@@ -93,10 +94,7 @@ def patch_rule_statuses_of_training_jobs() -> None:
 
     def describe_training_job(self: Any, training_job_name: str) -> dict[str, Any]:
         described: dict[str, Any] = dict(_describe_training_job(self, training_job_name))
-        statuses = getattr(self.training_jobs[training_job_name], "rule_statuses", {})
         described.pop("RuleStatuses", None)
-        if statuses:
-            described["DebugRuleEvaluationStatuses"] = list(statuses.values())
         return described
 
     EventsBackend.put_events = put_events
@@ -110,6 +108,16 @@ class ResourceInUseError(ValidationError):  # type: ignore[misc]
 
     def __init__(self, name: str) -> None:
         super().__init__(message=f"Training job names must be unique: {name} exists already.")
+
+
+def announced_statuses(account_id: str, region: str, name: str) -> list[dict[str, Any]]:
+    """Return the last announced status of each rule of a job, in the order of the first ones.
+
+    Raises:
+        KeyError: The job does not exist.
+    """
+    job = sagemaker_backends[account_id][region].training_jobs[name]
+    return list(getattr(job, "rule_statuses", {}).values())
 
 
 def finish_training_job(account_id: str, region: str, name: str, exit_code: int) -> str:
@@ -174,7 +182,8 @@ def _record_statuses(events_backend: Any, event: Mapping[str, Any]) -> None:
         return  # a job outside of SageMaker
     statuses = dict(getattr(job, "rule_statuses", {}))
     for status in detail.get("DebugRuleEvaluationStatuses", []):
-        modified = status.get("LastModifiedTime", 0) / 1000
+        seconds = status.get("LastModifiedTime", 0) / 1000
+        modified = dt.datetime.fromtimestamp(seconds, dt.timezone.utc)
         statuses[status.get("RuleConfigurationName")] = {**status, "LastModifiedTime": modified}
     job.rule_statuses = statuses
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.local.moto_patches.training_jobs import finish_training_job
+from infra.local.moto_patches.training_jobs import announced_statuses, finish_training_job
 from infra.local.service_environment import ACCOUNT_ID, REGION
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE, STATUS_SOURCE
 
@@ -77,11 +77,9 @@ def test_names_of_jobs_are_checked(bench: Any) -> None:
         finish_training_job(ACCOUNT_ID, REGION, "another", 0)
 
 
-def test_a_job_carries_the_statuses_that_were_announced(bench: Any) -> None:
+def test_announced_statuses_are_recorded_and_not_described(bench: Any) -> None:
     sagemaker = create_job(bench)
-    assert "DebugRuleEvaluationStatuses" not in sagemaker.describe_training_job(
-        TrainingJobName="job"
-    )
+    assert announced_statuses(ACCOUNT_ID, REGION, "job") == []
     for status in ({**ISSUES_FOUND, "RuleEvaluationStatus": "InProgress"}, NO_ISSUES, ISSUES_FOUND):
         detail = {
             "TrainingJobName": "job",
@@ -89,7 +87,9 @@ def test_a_job_carries_the_statuses_that_were_announced(bench: Any) -> None:
         }
         bench.put_event(STATUS_SOURCE, STATUS_DETAIL_TYPE, detail)
     bench.put_event(STATUS_SOURCE, STATUS_DETAIL_TYPE, {"TrainingJobName": "elsewhere"})
-    statuses = sagemaker.describe_training_job(TrainingJobName="job")["DebugRuleEvaluationStatuses"]
+    described = sagemaker.describe_training_job(TrainingJobName="job")
+    assert "DebugRuleEvaluationStatuses" not in described
+    statuses = announced_statuses(ACCOUNT_ID, REGION, "job")
     found = {s["RuleConfigurationName"]: s["RuleEvaluationStatus"] for s in statuses}
     assert found == {"R": "IssuesFound", "Q": "NoIssuesFound"}
     assert {status["LastModifiedTime"].year for status in statuses} == {2026}

@@ -170,6 +170,20 @@ class TestSummary:
         with pytest.raises(ValueError, match="the job mnist-7 is unknown"):
             job.wait_for_rules()
 
+    @pytest.mark.usefixtures("account")
+    def test_without_a_deployment_the_reason_is_given(self) -> None:
+        job = prepare(job_name="mnist-7", output_path=OUTPUT, rules=RULES)
+        run = run_of(job)
+        run.begin()
+        reason = "no deployment evaluates it: the stack Stepwatch-dev cannot be described"
+        for member in job.job().rule_job_summary():
+            assert member["RuleEvaluationStatus"] == "InProgress"
+            assert member["StatusDetails"].startswith(reason)
+        run.end()
+        for member in job.job().rule_job_summary():
+            assert member["RuleEvaluationStatus"] == "Error"
+            assert reason in member["StatusDetails"]
+
     def test_deployed_rules_are_those_of_a_job_that_names_none(self, account: Account) -> None:
         account.deploy({"NonFinite": "a", "LossDiverging": "b", "#job-rules": "c"}, {})
         job = prepare(job_name="mnist-7", output_path=OUTPUT)

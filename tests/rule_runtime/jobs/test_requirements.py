@@ -219,7 +219,6 @@ class TestShortTrainings:
         assert job.warnings == ()
         assert saved(job) == {"gradients": {"save_interval": "5"}}
 
-
     @pytest.mark.parametrize("pattern", [".*weight", "fc[0-9].weight,conv1.*weight"])
     def test_a_collection_of_the_users_own_replaces_the_built_in_one(
         self, tmp_path: Path, pattern: str
