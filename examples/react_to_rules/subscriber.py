@@ -18,8 +18,9 @@ from examples.react_to_rules.output import print_line
 
 __all__ = ["Subscriber"]
 
+SOURCES = ["aws.sagemaker", "stepwatch.debugger"]
 DETAIL_TYPE = "SageMaker Training Job State Change"
-"""As for SageMaker's own events; ours have the source `stepwatch.debugger`."""
+"""The same for SageMaker's events and for those of Stepwatch."""
 
 _WAIT_S = 1
 
@@ -37,7 +38,11 @@ class Subscriber:
     def __init__(self, job_name: str) -> None:
         self.events: list[dict[str, Any]] = []
         self._name = f"{job_name}-events"[-64:].lstrip("-")  # names of rules have 64 characters
-        self._pattern = {"detail-type": [DETAIL_TYPE], "detail": {"TrainingJobName": [job_name]}}
+        self._pattern = {
+            "source": SOURCES,
+            "detail-type": [DETAIL_TYPE],
+            "detail": {"TrainingJobName": [job_name]},
+        }
         self._bus, self._sqs = boto3.client("events"), boto3.client("sqs")
         self._is_closing = threading.Event()
         self._thread = ThreadPoolExecutor(1)

@@ -93,6 +93,8 @@ class CollectionSet:
             return NotImplemented
         return self.to_file().collections == other.to_file().collections
 
+    __hash__ = None  # type: ignore[assignment]  # it can change
+
     def to_json_dict(self) -> dict[str, Any]:
         """Return the content of a collections file."""
         content: dict[str, Any] = json.loads(self.to_file().encode())

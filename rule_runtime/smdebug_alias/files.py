@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typing_extensions import Self
 from hook_layer.format.index import IndexFile, TensorLocation
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key, index_key
-from hook_layer.format.records import EncodedRecord, StepEncoder, read_records
+from hook_layer.format.records import EncodedRecord, StepEncoder, TensorRecord, read_records
 from hook_layer.storage.base import open_store
 from rule_runtime.trial.errors import SMDebugValueError
 
@@ -135,5 +136,35 @@ class FileReader:
             RecordError: If the file is truncated or damaged.
         """
         del check
-        for _, found in read_records(self._path.read_bytes(), file=self._path.name):
+        for found in self._records():
             yield found.name, found.step, found.value, found.mode, found.mode_step
+
+    def read_events(
+        self, check: bool | str = "minimal", regex_list: str | Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return timestamp, step, name and value of each tensor.
+
+        Args:
+            check: Accepted for compatibility; existing checksums are always verified.
+            regex_list: Regular expressions, of which the name must match one; None for all.
+
+        Raises:
+            RecordError: If the file is truncated or damaged.
+            re.error: If one is not a regular expression.
+        """
+        del check
+        patterns = [regex_list] if isinstance(regex_list, str) else regex_list
+        return [
+            {
+                "timestamp": found.wall_time,
+                "step": found.step,
+                "name": found.name,
+                "value": found.value,
+            }
+            for found in self._records()
+            if patterns is None or any(re.search(pattern, found.name) for pattern in patterns)
+        ]
+
+    def _records(self) -> Iterator[TensorRecord]:
+        for _, found in read_records(self._path.read_bytes(), file=self._path.name):
+            yield found

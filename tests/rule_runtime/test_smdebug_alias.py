@@ -427,6 +427,11 @@ def test_files_are_written_and_read_as_the_originals_tests_do(tmp_path: Path) ->
     assert [(one[0], one[1]) for one in found] == [("w", 3), ("loss", 3)]
     assert found[0][3:] == (ModeKeys.GLOBAL, 3)
     assert found[1][3:] == (ModeKeys.TRAIN, 1)
+    reader = reader_module.FileReader(writer.name())
+    assert [event["name"] for event in reader.read_events()] == ["w", "loss"]
+    (event,) = reader.read_events(regex_list=["^lo", "x"])
+    assert (event["step"], event["value"].tolist()) == (3, [5.0])
+    assert event["timestamp"] > 1e9
     with pytest.raises(errors.SMDebugValueError, match="'train': mode can be one of ModeKeys"):
         writer.write_tensor(np.ones(2), "w", mode="train")
     assert not layer.has_training_ended(str(tmp_path))

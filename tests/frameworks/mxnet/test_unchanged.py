@@ -57,13 +57,13 @@ CONFIGURATION = """{"LocalPath": "trial", "HookParameters": {"save_interval": "1
 {"CollectionName": "relu_output"}]}"""
 
 
-def run(folder: Path, watch: str = "", own_hook: str = "") -> list[str]:
+def run(folder: Path, watch: str = "", own_hook: str = "", **environment: str) -> list[str]:
     (folder / "script.py").write_text(SCRIPT.format(watch=watch, own_hook=own_hook))
     (folder / "hook.json").write_text(CONFIGURATION)
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "script.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -88,6 +88,14 @@ def test_the_model_and_its_loss_are_found(tmp_path: Path) -> None:
     assert [trial.names(step) for step in range(4)] == [saved] * 4
     assert trial.names(4) == {"loss0_output_0", "hidden_relu_output_0", *weights}
     assert trial.end_marker() is not None
+
+
+def test_with_a_configuration_of_the_original_all_passes_count(tmp_path: Path) -> None:
+    watch = WATCH.replace('config="hook.json"', "")
+    run(tmp_path, watch, SMDEBUG_CONFIG_FILE_PATH="hook.json")
+    trial = WrittenTrial(str(tmp_path / "trial"))
+    found = [(i.mode.name, i.mode_step) for _, i in sorted(trial.indexes().items())]
+    assert found == [("GLOBAL", step) for step in range(5)]
 
 
 def test_a_script_keeps_the_hook_that_it_has(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
@@ -19,6 +20,7 @@ from infra.local.moto_patches import PATCHES, apply_patches
 from infra.local.moto_patches.event_rules import run_schedules
 from infra.local.service_environment import ACCOUNT_ID, REGION
 from lambdas.contracts.events import (
+    NATIVE_SOURCE,
     STATUS_DETAIL_TYPE,
     STATUS_SOURCE,
     issues_found_pattern,
@@ -51,6 +53,17 @@ def test_patterns_look_into_arrays_of_objects(bench: Any, statuses: Any, matches
     detail = {"TrainingJobStatus": "InProgress", "DebugRuleEvaluationStatuses": statuses}
     bench.put_event(STATUS_SOURCE, STATUS_DETAIL_TYPE, detail)
     assert len(bench.bodies(url)) == int(matches)
+
+
+def test_the_pattern_of_the_page_about_messages_takes_events_of_both(bench: Any) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "notifications.md"
+    block = page.read_text().partition('json title="pattern.json"\n')[2].partition("```")[0]
+    url, arn = bench.add_queue("both")
+    bench.subscribe("both", json.loads(block), {"Arn": arn})
+    for source in (NATIVE_SOURCE, STATUS_SOURCE, "another"):
+        bench.put_event(source, STATUS_DETAIL_TYPE, {"TrainingJobName": "job"})
+    sources = [body["source"] for body in bench.bodies(url)]
+    assert sources == [NATIVE_SOURCE, STATUS_SOURCE]
 
 
 def test_one_element_must_match_all_of_the_pattern(bench: Any) -> None:
