@@ -2,7 +2,7 @@
 
 A `TorchFunctionMode` watches the first forward passes and then one in every `_EVERY_PASSES`. In
 other passes it watches only the modules that called such a function. It is off for compiled code,
-without gradients, and for attention layers in evaluation, because it would change their behavior.
+without gradients, and within attention layers in evaluation.
 """
 
 from __future__ import annotations
@@ -15,16 +15,11 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.collections import is_layer
-from hook_layer.pytorch.function_mode import (
-    ObservedCalls,
-    has_compiled_anything,
-    is_fast_attention,
-)
+from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.wrappers import is_a_key
 from hook_layer.weak_method import WeakMethod
 
@@ -80,8 +75,6 @@ class ActivationFunctions:
         self._known = _Callers()  # of the model that is called
         self._observed = ObservedCalls(self._on_call, failures, "functions")
         self._entrances: list[Any] = []
-        self._handles: tuple[Any, ...] = ()
-        self._called: list[nn.Module] = []
         self._thread = 0
 
     @property
@@ -92,9 +85,7 @@ class ActivationFunctions:
     def look(self, model: nn.Module) -> None:
         """Watch this thread's calls until the forward pass of a model ends."""
         self.stop()
-        if self._observed.is_on or not torch.is_grad_enabled():
-            return
-        if has_compiled_anything() or any(map(is_fast_attention, model.modules())):
+        if not torch.is_grad_enabled():
             return
         self._thread = threading.get_ident()
         self._known = self._callers.setdefault(model, _Callers())
@@ -110,26 +101,12 @@ class ActivationFunctions:
         """Stop watching."""
         while self._entrances:
             self._entrances.pop().remove()
-        self._leave()
+        self._observed.end()
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         """Watch the calls of a module."""
-        if self._called or threading.get_ident() != self._thread or self._observed.is_on:
-            return
-        self._called = [module]
-        self._handles = (
-            own_hooks.register(register_module_forward_pre_hook, self._begins),
-            own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
-        )
-        self._observed.begin()
-
-    def _leave(self, *, has_failed: bool = False) -> None:
-        self._called = []
-        if not has_failed:  # torch calls these hooks even if a pass raises
-            for handle in self._handles:
-                handle.remove()
-            self._handles = ()
-        self._observed.end()
+        if threading.get_ident() == self._thread and not self._observed.is_on:
+            self._observed.begin(module, ends_with_module=True)
 
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
@@ -141,22 +118,8 @@ class ActivationFunctions:
             self._report(kind, given if is_kept else None, result)
 
     def _report(self, kind: str, given: Tensor | None, result: Tensor) -> None:
-        callback = self._callback()
-        if callback is not None and self._called and not is_layer(kind, self._called[-1]):
-            if is_a_key(self._called[-1]):
-                self._known.modules.add(self._called[-1])
-            callback(kind, self._called, given, result)
-
-    def _begins(self, module: nn.Module, _: Any) -> None:
-        if self._called and threading.get_ident() == self._thread:
-            self._called.append(module)
-
-    def _ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
-        if not any(called is module for called in self._called):
-            return
-        if threading.get_ident() != self._thread:
-            return
-        while self._called.pop() is not module:
-            pass  # the pass raised an exception that the script caught
-        if not self._called:
-            self._leave(has_failed=outputs is None)
+        callback, called = self._callback(), self._observed.called
+        if callback is not None and called and not is_layer(kind, called[-1]):
+            if is_a_key(called[-1]):
+                self._known.modules.add(called[-1])
+            callback(kind, called, given, result)

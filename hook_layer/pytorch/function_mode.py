@@ -9,13 +9,15 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from hook_layer.guard import FailureLog
 from hook_layer.process.tracebacks import hide_frame
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.watched_functions import TENSOR_BACKWARD
 
-__all__ = ["CallObserver", "ObservedCalls", "has_compiled_anything", "is_fast_attention"]
+__all__ = ["CallObserver", "ObservedCalls"]
 
 CallObserver: TypeAlias = Callable[[Any, "tuple[Any, ...]", Mapping[str, Any], Any], None]
 """Called with a function, its positional and keyword arguments, and its result."""
@@ -27,31 +29,70 @@ _ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.Trans
 class ObservedCalls:
     """Reports the functions of torch that a thread calls between `begin` and `end`.
 
-    All that observe a thread share one mode.
+    All that observe a thread share one mode. Attention that may use its fast path is not observed,
+    because a mode disables that path.
 
     Args:
         observer: Called for each function; not for functions that these call, nor in compiled code.
         failures: Counts its errors, which end the observation.
         part: The part of the hook that they are counted for.
+        is_opaque: Returns whether the calls within a module are not reported.
+        on_return: Called with what such a module returned, before reporting continues.
+
+    Attributes:
+        called: The modules whose calls are active, innermost last.
     """
 
-    def __init__(self, observer: CallObserver, failures: FailureLog, part: str) -> None:
+    def __init__(
+        self,
+        observer: CallObserver,
+        failures: FailureLog,
+        part: str,
+        *,
+        is_opaque: Callable[[nn.Module], bool] | None = None,
+        on_return: Callable[[Any], None] = lambda _: None,
+    ) -> None:
+        self.called: list[nn.Module] = []
         self._observer = observer
         self._failures = failures
         self._part = part
+        self._is_opaque = is_opaque or _is_fast_attention
+        self._on_return = on_return
         self._mode: _Mode | None = None
+        self._handles: tuple[Any, ...] = ()
+        self._thread = self._opaque_depth = 0
+        self._ends_with_module = False
 
     @property
     def is_on(self) -> bool:
         """Whether calls are reported."""
         return self._mode is not None
 
-    def begin(self) -> bool:
+    def begin(self, module: nn.Module | None = None, *, ends_with_module: bool = False) -> bool:
         """Report the calls of this thread; return whether it does.
 
-        It does not under a mode of the script: where that ends, torch would remove ours instead.
+        It does not once torch.compile was used, nor under a mode of the script: where that ends,
+        torch would remove ours instead.
+
+        Args:
+            module: A module whose call has just begun.
+            ends_with_module: Whether to stop reporting when that module returns.
         """
         self.end()
+        is_hidden = _has_compiled_anything() or (module is not None and self._is_opaque(module))
+        if is_hidden or not self._report():
+            return False
+        self.called = [] if module is None else [module]
+        self._thread, self._ends_with_module = threading.get_ident(), ends_with_module
+        self._handles = (
+            own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
+            own_hooks.register(
+                register_module_forward_hook, self._on_module_ends, always_call=True
+            ),
+        )
+        return True
+
+    def _report(self) -> bool:
         mode = _of_thread.mode
         is_free = not _has_other_modes() if mode is None else _is_innermost(mode)
         if not is_free or self._part in self._failures.off:
@@ -70,20 +111,52 @@ class ObservedCalls:
             self._failures.failed(self._part, error)
             self._leave()
 
+    def _on_module_begins(self, module: nn.Module, _: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self.called.append(module)
+            if not self._opaque_depth and self._is_opaque(module):
+                self._opaque_depth = len(self.called)
+                self._pause()
+
+    def _on_module_ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
+        is_of_thread = threading.get_ident() == self._thread
+        if not is_of_thread or not any(called is module for called in self.called):
+            return
+        while self.called.pop() is not module:
+            pass  # the pass raised an exception that the script caught
+        if self._opaque_depth > len(self.called):
+            self._opaque_depth = 0
+            self._on_return(outputs)
+            self._report()
+        if self._ends_with_module and not self.called:
+            self._pause()
+            if outputs is not None:  # after an exception, torch iterates over the handles' hooks
+                self._remove_handles()
+
     def _leave(self) -> None:
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.observers = tuple(each for each in mode.observers if each != self._observe)
+
+    def _pause(self) -> None:
+        self._leave()
+        mode = _of_thread.mode
+        if mode is not None and not mode.observers:
+            mode.end()
+
+    def _remove_handles(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
 
     def end(self) -> None:
         """Stop reporting.
 
         The mode stays, without effect, in another thread and under a newer mode of the script.
         """
-        self._leave()
-        mode = _of_thread.mode
-        if mode is not None and not mode.observers:
-            mode.end()
+        self.called, self._opaque_depth = [], 0
+        self._remove_handles()
+        self._pause()
 
 
 class _Mode(TorchFunctionMode):
@@ -138,14 +211,13 @@ def _has_other_modes() -> bool:
     return any(type(mode).__name__ != _OF_DEVICES for mode in modes)
 
 
-def has_compiled_anything() -> bool:
+def _has_compiled_anything() -> bool:
     """Return whether torch.compile was used, ignoring functions that it must skip."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
 
 
-def is_fast_attention(module: nn.Module) -> bool:
-    """Return whether a module is attention that may use its fast path, which a mode disables."""
+def _is_fast_attention(module: nn.Module) -> bool:
     return isinstance(module, _ATTENTION) and not module.training
 
 

@@ -17,7 +17,6 @@ from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from hook_layer.core.events import (
     BackwardBegins,
@@ -30,14 +29,10 @@ from hook_layer.core.events import (
 )
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
-from hook_layer.pytorch import function_mode, own_hooks
+from hook_layer.pytorch import function_mode
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.function_mode import (
-    ObservedCalls,
-    has_compiled_anything,
-    is_fast_attention,
-)
+from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.loop_state import LoopState
 
 __all__ = ["GradientStops"]
@@ -91,8 +86,6 @@ class GradientStops(Part):
         self._loop = loop
         self._manager = hook.collector.manager
         self._observed = ObservedCalls(self._on_call, hook.failures, _PART)
-        self._handles: tuple[Any, ...] = ()
-        self._paused: nn.Module | None = None
         self._num_steps = self._num_nodes = 0
         self._is_in_step = False
         self._stops: dict[_Stop, dict[int, None]] = {}  # ids of the parameters before each
@@ -112,25 +105,15 @@ class GradientStops(Part):
 
     def _on_pass_begins(self, event: PassBegins) -> None:
         is_over = self._num_steps >= _MAX_STEPS or not self._loop.modes.is_training
-        if is_over or self._observed.is_on:
-            return
-        self._end()
-        is_hidden = has_compiled_anything() or is_fast_attention(event.model)
-        if not is_hidden and self._observed.begin():
-            self._is_in_step = True
-            self._handles = (
-                own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
-                own_hooks.register(
-                    register_module_forward_hook, self._on_module_ends, always_call=True
-                ),
-            )
+        if not is_over and not self._observed.is_on:
+            self._is_in_step |= self._observed.begin(event.model)
 
     def _on_pass_ends(self, event: PassEnds) -> None:
         if event.outputs is None:  # it raised an exception
-            self._end()
+            self._observed.end()
 
     def _on_backward_begins(self, event: BackwardBegins) -> None:
-        self._end()
+        self._observed.end()
         if self._is_in_step:
             roots = tensors_in(event.roots[:1])
             self._used.update(*map(self._stops_before, roots))
@@ -138,14 +121,14 @@ class GradientStops(Part):
 
     def _on_optimizer_begins(self, event: OptimizerBegins) -> None:
         """Note which parameters have a gradient: graphs within custom functions are not visible."""
-        self._end()
+        self._observed.end()
         if self._is_in_step:
             zero = {at for stop, before in self._stops.items() if stop.is_zero for at in before}
             got = {id(p) for p in parameters_of(event.optimizer) if p.grad is not None}
             self._reached |= got - zero
 
     def _on_step_ends(self, _: StepEnds) -> None:
-        self._end()
+        self._observed.end()
         if not self._is_in_step:
             return
         is_too_large = self._num_nodes > _MAX_NODES
@@ -157,35 +140,18 @@ class GradientStops(Part):
         self._derived = {at: known for at, known in self._derived.items() if known[0]() is not None}
 
     def _on_saving_pauses(self, _: SavingPauses) -> None:
-        self._end()
+        self._observed.end()
 
     def _on_release(self, event: ModelsRelease) -> None:
-        self._end()
+        self._observed.end()
         self._forget()
         self._is_in_step, self._num_nodes = False, 0
         if event.is_final:
             self._num_steps = 0
 
-    def _end(self) -> None:
-        self._observed.end()
-        self._paused = None
-        for handle in self._handles:
-            handle.remove()
-        self._handles = ()
-
     def _forget(self) -> None:
         for known in (self._stops, self._reached, self._used, self._derived):
             known.clear()
-
-    def _on_module_begins(self, module: nn.Module, _: Any) -> None:
-        if self._observed.is_on and is_fast_attention(module):
-            self._paused = module
-            self._observed.end()
-
-    def _on_module_ends(self, module: nn.Module, _: Any, __: Any) -> None:
-        if module is self._paused:
-            self._paused = None
-            self._observed.begin()
 
     # Operations ----------------------------------------------------------------------------------
 

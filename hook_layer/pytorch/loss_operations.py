@@ -15,12 +15,10 @@ from typing import Any, Final, NamedTuple
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from hook_layer.guard import FailureLog
-from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import tensors_in, versions_of
-from hook_layer.pytorch.function_mode import ObservedCalls, has_compiled_anything
+from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.tensor_elements import WHOLE
 
 __all__ = ["Compared", "LossOperations", "standard_losses"]
@@ -104,10 +102,12 @@ class LossOperations:
 
     def __init__(self, failures: FailureLog) -> None:
         self.is_wanted = self._is_hopeless = False
-        self._observed = ObservedCalls(self._on_call, failures, _PART)
+        self._observed = ObservedCalls(
+            *(self._on_call, failures, _PART),
+            is_opaque=_has_parameters,
+            on_return=self._add_outputs,
+        )
         self._derived: dict[int, _Derived] = {}
-        self._handles: tuple[Any, ...] = ()
-        self._called: nn.Module | None = None
         self._thread: int | None = None  # of the newest backward pass
         self._num_calls = self._num_bytes = self._num_without = 0
         self._was_asked = self._was_found = False
@@ -133,24 +133,12 @@ class LossOperations:
 
     def pass_ends(self, outputs: Any) -> None:
         """Observe what is computed from the outputs of a model."""
-        if threading.get_ident() != self._thread or has_compiled_anything():
-            return
-        self._add_outputs(outputs)
-        if self._derived and self._observed.begin() and not self._handles:
-            self._handles = (
-                own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
-                own_hooks.register(
-                    register_module_forward_hook, self._on_module_ends, always_call=True
-                ),
-            )
+        if threading.get_ident() == self._thread and self._observed.begin():
+            self._add_outputs(outputs)
 
     def pause(self) -> None:
         """Stop observing until a model returns again, and keep what is known."""
         self._observed.end()
-        self._called = None
-        for handle in self._handles:
-            handle.remove()
-        self._handles = ()
 
     def forget(self) -> None:
         """Stop observing, and forget the step."""
@@ -172,18 +160,6 @@ class LossOperations:
         for tensor in tensors_in(outputs):
             if tensor.requires_grad and type(tensor) in WHOLE and not tensor.is_nested:
                 self._derived[id(tensor)] = _Derived(tensor, tensor)
-
-    def _on_module_begins(self, module: nn.Module, _: Any) -> None:
-        is_of_thread = threading.get_ident() == self._thread
-        if is_of_thread and self._called is None and next(module.parameters(), None) is not None:
-            self._called = module
-            self._observed.end()
-
-    def _on_module_ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
-        if module is self._called and threading.get_ident() == self._thread:
-            self._called = None
-            self._add_outputs(outputs)
-            self._observed.begin()
 
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
@@ -217,6 +193,10 @@ class LossOperations:
             pair = first.source, targets[-1]
             return Compared(*pair, versions_of(pair), is_sure)
         return next(iter(known), None)
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def _is_no_choice(function: Any, args: tuple[Any, ...]) -> bool:
