@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from hook_layer.frameworks import TORCH
 
@@ -20,7 +21,9 @@ except ModuleNotFoundError as error:
 
 from hook_layer.capture.reductions import ReductionConfig
 from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
+from hook_layer.core.hook import BaseHook
 from hook_layer.core.original_hook import OriginalHook, missing_name
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
@@ -28,9 +31,17 @@ from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the origin
 from hook_layer.guard import guarded
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.creation_lines import remember_lines_of_layers
+from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.gradient_stops import GradientStops
+from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.losses import LossTracer
+from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods, named_module
+from hook_layer.pytorch.ranks import TorchRanks
 from hook_layer.pytorch.steps import FollowedSteps
-from hook_layer.pytorch.torch_hook import TorchHook
+from hook_layer.pytorch.tensor_source import TorchSource
+from hook_layer.pytorch.torch_capture import TorchCapture
+from hook_layer.pytorch.trainer_driver import TrainerDriver
 from hook_layer.report import HookReport
 
 __all__ = [
@@ -50,8 +61,49 @@ __all__ = [
 
 logger = logging.getLogger("stepwatch")
 
+_ONE_WRITER: Final = "one"
 
-class Hook(OriginalHook, TorchHook):
+
+class _TorchHook(BaseHook):
+    """A hook with the parts for PyTorch.
+
+    Attributes:
+        loop: Turns torch's callbacks into events.
+        loop_state: What its parts share about the training loop.
+        trainer: Begins and ends steps when a trainer's callback says so.
+    """
+
+    _overridden = OverriddenMethods()
+
+    def __init__(self, setup: HookSetup) -> None:
+        options = setup.options
+        self._registered = registered = RegisteredModules()
+        self._ranks = ranks = TorchRanks(registered)
+        is_alone = setup.include_workers == "one" or (
+            setup.include_workers == "auto" and not options.statistics
+        )
+        make_source = partial(
+            TorchSource,
+            registered=registered,
+            queue_bytes=int(options.queue_bytes),
+            is_only_writer=is_alone,
+        )
+        super().__init__(setup, workers=ranks, source=make_source)
+        # If only the chief writes, or if it is in a session, the URI may differ between ranks.
+        has_one_name = self.session.all_write and not self.session.place.is_in_session
+        ranks.form_group(self.session.store.uri if has_one_name else _ONE_WRITER)
+        source = cast("TorchSource", self.tensor_capture.source)
+        self.loop_state = loop = LoopState(self, registered, self._overridden, options.queue_bytes)
+        self._modes, self._tensors = loop.modes, loop.tensors
+        # The parts subscribe to events in this order.
+        self._torch_capture = TorchCapture(self, loop, source)
+        self._losses = LossTracer(self, loop)
+        self._gradient_stops = GradientStops(self, loop)
+        self.loop = TorchEvents(self, loop, ranks)
+        self.trainer = TrainerDriver(self, loop, self.loop, self._losses)
+
+
+class Hook(OriginalHook, _TorchHook):
     """Captures tensors of a PyTorch training job.
 
     The arguments are those of `hook_layer.core.original_hook.OriginalHook`. `losses` are always

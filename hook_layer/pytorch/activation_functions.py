@@ -77,11 +77,6 @@ class ActivationFunctions:
         self._entrances: list[Any] = []
         self._thread = 0
 
-    @property
-    def is_looking(self) -> bool:
-        """Whether this pass is watched."""
-        return bool(self._entrances) or self._observed.is_on
-
     def look(self, model: nn.Module) -> None:
         """Watch this thread's calls until the forward pass of a model ends."""
         self.stop()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from weakref import ReferenceType, WeakSet, ref
 
+import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
@@ -60,6 +62,7 @@ from hook_layer.pytorch.steps import (
     StepBounds,
     graph_task_id,
     is_recomputing,
+    newest,
 )
 from hook_layer.pytorch.transforms import interpreter_stack, is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
@@ -226,11 +229,13 @@ class TorchEvents(Part):
         owner.num_others = 0
         self._num_idle.clear()
         kind = loop.modes.steps.next_pass(self._clock.mode, model, inputs)
-        loop.counts.pass_begins(model)
+        has_graph = torch.is_grad_enabled()
+        loop.counts.num_passes += has_graph
+        loop.counts.validated = ref(model) if model.training and not has_graph else None
         if kind is Pass.OUTSIDE_STEPS:
-            self._listen(is_on=loop.counts.may_be_validation)
+            self._listen(is_on=loop.counts.validated is not None)
             return
-        owner.begin_pass(model)
+        newest.model, owner.thread, owner.has_graph = ref(model), threading.get_ident(), has_graph
         is_quiet = not (self._is_watching or self._listening or self._has_new_models)
         if kind is Pass.CONTINUES and is_quiet and not self._collector.due:
             return
@@ -415,9 +420,22 @@ class TorchEvents(Part):
 
     # Optimizer steps -----------------------------------------------------------------------------
 
-    @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        self._loop.counts.had_gradient = has_gradient(optimizer)
+        # Without calls, because this runs in every step.
+        loop, groups = self._loop, optimizer.param_groups
+        first: Sequence[nn.Parameter] = groups[0]["params"] if groups else ()
+        had_gradient = (len(first) > 0 and first[0].grad is not None) or has_gradient(optimizer)
+        loop.counts.had_gradient = had_gradient
+        known, is_due = self._is_ours.get(id(optimizer)), bool(self._collector.due)
+        is_first = known is None or known[0]() is not optimizer or not self._has_begun
+        if known is None or is_first or is_due or loop.modes.steps.was_in_evaluation:
+            self._begin_optimizer_step(optimizer, has_closure)
+        elif known[1]:
+            self._has_optimizer, self._stepping = True, known[0]
+            self._recorder.is_captured &= has_closure
+
+    @guarded("steps")
+    def _begin_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
         known = self._is_ours.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
             known = self._remember(optimizer)
@@ -442,9 +460,9 @@ class TorchEvents(Part):
         known = self._is_ours.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
             known = self._remember(optimizer)
-        loop, is_ours = self._loop, known[1]
-        counts, modes = loop.counts, loop.modes
-        is_saved = bool(self._collector.due) and self._recorder.record is not None
+        loop, is_ours, recorder = self._loop, known[1], self._recorder
+        counts, modes, is_due = loop.counts, loop.modes, bool(self._collector.due)
+        is_saved = is_due and recorder.record is not None
         counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
         modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
@@ -453,7 +471,13 @@ class TorchEvents(Part):
             loop.observer.on_steps_without_effect()
         if is_ours and self._clock.mode in WITHOUT_TRAINING and not counts.without_gradient:
             loop.observer.on_training_in_evaluation()
-        self._end_optimizer_step(optimizer, is_ours=is_ours)
+        if not is_ours or is_due:
+            self._end_optimizer_step(optimizer, is_ours=is_ours)
+            return
+        self._stepping = None  # as there, but without the call
+        is_complete = modes.steps.optimizer_stepped(optimizer)
+        if is_complete and (recorder.record is not None or recorder.is_skipped):
+            recorder.step_is_captured()
 
     @guarded("steps")
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:

@@ -1,7 +1,8 @@
-"""Counts faults of a training loop for rules: the collection `optimizer_steps`."""
+"""Counts faults of a training loop, and measures gradients: the collection `optimizer_steps`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import dense_gradients, parameters_of
+from hook_layer.pytorch.calls import versions_of
 
-__all__ = ["MANY_WITHOUT_EFFECT", "LoopCounts", "has_gradient"]
+__all__ = ["MANY_WITHOUT_EFFECT", "GradientNorms", "LoopCounts", "has_gradient"]
 
 MANY_WITHOUT_EFFECT: Final = 5
 """Number of consecutive steps without any gradient that count as a fault."""
@@ -36,11 +38,13 @@ class LoopCounts:
     Attributes:
         without_gradient: Consecutive steps in which no parameter of the optimizer had a gradient.
         had_gradient: Whether the optimizer had a gradient when its step began.
+        num_passes: Forward passes with gradients since an optimizer stepped.
+        validated: The model of the newest pass, if that may be validation in training mode.
     """
 
     def __init__(self) -> None:
         self.without_gradient = 0
-        self._of_others = self._num_passes = self._most_passes = self._num_steps = 0
+        self._of_others = self.num_passes = self._most_passes = self._num_steps = 0
         self._passes_before_recording = 0
         self._has_backward = False  # in the open step
         self._ungraded: int | None = None  # parameters without a gradient, in the open step
@@ -55,7 +59,7 @@ class LoopCounts:
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
         self._in_training_mode = 0
-        self._validated: ReferenceType[nn.Module] | None = None  # without gradients
+        self.validated: ReferenceType[nn.Module] | None = None
 
     def backward_begins(self, *, is_recorded: bool) -> None:
         """Note that a backward pass begins."""
@@ -70,7 +74,7 @@ class LoopCounts:
         self._ungraded = None
         self._are_left = None
         self._has_backward = False
-        self._passes_before_recording = max(self._num_passes - 1, 0)
+        self._passes_before_recording = max(self.num_passes - 1, 0)
 
     def _check_gradients(self) -> None:
         """Check whether the optimizer still has a gradient before a backward pass adds to it.
@@ -84,23 +88,12 @@ class LoopCounts:
         # If a step has several backward passes, gradients may be cleared before any of them.
         self._are_left = is_left if self._are_left is None else self._are_left & is_left
 
-    def pass_begins(self, model: nn.Module) -> None:
-        """Note that a model is called."""
-        self._num_passes += torch.is_grad_enabled()
-        is_validation = model.training and not torch.is_grad_enabled()
-        self._validated = ref(model) if is_validation else None
-
-    @property
-    def may_be_validation(self) -> bool:
-        """Whether the newest pass is validation in training mode, if a loss follows."""
-        return self._validated is not None
-
     def loss_outside_steps(self) -> None:
         """Note that a loss is computed after a forward pass that belongs to no step."""
-        model = None if self._validated is None else self._validated()
+        model = None if self.validated is None else self.validated()
         if model is None or torch.is_grad_enabled():
             return
-        self._validated = None  # several losses of a pass count once
+        self.validated = None  # several losses of a pass count once
         # Without dropout and batch normalization, both modes compute the same.
         self._in_training_mode += any(
             getattr(part, "track_running_stats", False) or getattr(part, "p", 0) > 0
@@ -114,8 +107,8 @@ class LoopCounts:
         is_without_effect = not self.had_gradient and not has_gradient(optimizer)
         self.without_gradient = self.without_gradient + 1 if is_without_effect else 0
         self._of_others = 0 if is_ours else self._of_others + 1
-        self._most_passes = max(self._most_passes, self._num_passes)
-        self._num_passes = 0
+        self._most_passes = max(self._most_passes, self.num_passes)
+        self.num_passes = 0
         self._num_steps += 1
         self._done.add(id(optimizer))
         if is_ours:
@@ -141,7 +134,7 @@ class LoopCounts:
         if not is_ours or not isinstance(scale, Tensor):
             return
         self._scale = scale
-        self._num_passes = 0
+        self.num_passes = 0
         if key not in self._done:
             skipped = self._skipped.get(key, 0)
             self._skipped[key] = skipped + 1
@@ -169,7 +162,7 @@ class LoopCounts:
         }
         if self._num_steps:
             # Passes without any backward pass, such as validation with gradients, do not train.
-            counts["backward_passes_since"] = self._num_passes if self._has_backward else 0
+            counts["backward_passes_since"] = self.num_passes if self._has_backward else 0
             counts["backward_passes_per_step"] = self._most_passes
         if self._ungraded is not None:
             counts["parameters_without_gradient"] = self._ungraded
@@ -203,3 +196,83 @@ def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
     # Comparing tensors would make the host wait for the device.
     numbers = (float(rate) for rate in rates if isinstance(rate, (int, float)))
     return tensors[0] if tensors else max(numbers, default=None)
+
+
+@dataclass
+class _Gradients:
+    """The gradients of an optimizer after the newest backward pass of a saved step.
+
+    Attributes:
+        optimizer: The optimizer.
+        versions: Number of writes to each; empty without a backward pass.
+        norm: Their norm []; None if it was not measured.
+    """
+
+    optimizer: ReferenceType[Optimizer]
+    versions: tuple[int, ...] = ()
+    norm: Tensor | None = None
+
+
+class GradientNorms:
+    """Measures the norms of gradients after the backward pass and at the optimizer's step.
+
+    A script may clip them there, and a gradient scaler divides them by its scale. The norms are
+    measured in saved steps, once the script has written to a gradient in between.
+    """
+
+    def __init__(self) -> None:
+        # By id: optimizers of scripts may not be hashable.
+        self._known: dict[int, _Gradients] = {}
+        self._are_written = False
+        self._norms: tuple[Tensor, Tensor] | None = None
+
+    def begin_step(self) -> None:
+        """Forget the gradients of the previous saved step."""
+        known = (of.optimizer for of in self._known.values() if of.optimizer() is not None)
+        self._known = {id(optimizer()): _Gradients(optimizer) for optimizer in known}
+
+    def backward_ends(self) -> None:
+        """Note the gradients of the optimizers after a backward pass of a saved step."""
+        for of in self._known.values():
+            optimizer = of.optimizer()
+            gradients = [] if optimizer is None else [*dense_gradients(optimizer)]
+            of.versions = versions_of(gradients)
+            of.norm = _norm(gradients) if self._are_written and gradients else None
+
+    def step_begins(self, optimizer: Optimizer, scale: Tensor | None) -> None:
+        """Measure the gradients that an optimizer is about to use in a saved step.
+
+        Args:
+            optimizer: The optimizer.
+            scale: By what a gradient scaler has multiplied the loss; None without one.
+        """
+        of = self._known.setdefault(id(optimizer), _Gradients(ref(optimizer)))
+        gradients = [*dense_gradients(optimizer)] if of.versions else []
+        if not gradients:
+            return
+        self._are_written |= versions_of(gradients) != of.versions
+        if of.norm is not None:
+            norm = of.norm if scale is None else of.norm / scale.to(of.norm.device)
+            self._norms = norm, _norm(gradients)
+
+    def facts(self) -> dict[str, Tensor]:
+        """Return the norms of the newest optimizer step in a saved step, once, unscaled.
+
+        A step of which nothing else is awaited may be complete before its optimizer steps. Then the
+        next one has its norms.
+        """
+        norms, self._norms = self._norms, None
+        names = ("gradient_norm", "gradient_norm_at_step")
+        return {
+            f"optimizer_steps/{name}": norm for name, norm in zip(names, norms or (), strict=False)
+        }
+
+
+def _norm(gradients: list[Tensor]) -> Tensor:
+    """Return the norm [] of all gradients together."""
+    with torch.no_grad():
+        norms = [torch.linalg.vector_norm(gradient).float() for gradient in gradients]
+        whole: Tensor = torch.linalg.vector_norm(
+            torch.stack([n.to(norms[0].device) for n in norms])
+        )
+        return whole

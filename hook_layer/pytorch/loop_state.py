@@ -9,8 +9,7 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.core.hook import BaseHook
 from hook_layer.pytorch.amp import LossScaling
-from hook_layer.pytorch.gradient_norms import GradientNorms
-from hook_layer.pytorch.loop_counts import LoopCounts
+from hook_layer.pytorch.loop_counts import GradientNorms, LoopCounts
 from hook_layer.pytorch.module_calls import StepTensors
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods

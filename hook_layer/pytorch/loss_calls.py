@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
 from hook_layer.pytorch.copies import HostCopy
-from hook_layer.pytorch.loss_functions import WatchedLoss
 from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
+from hook_layer.pytorch.watched_functions import WatchedLoss
 
 __all__ = [
     "UNNAMED",

@@ -26,9 +26,9 @@ from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
-from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS, WatchedLoss
 from hook_layer.pytorch.loss_operations import LossOperations, standard_losses
 from hook_layer.pytorch.steps import is_recomputing
+from hook_layer.pytorch.watched_functions import LOSS_FUNCTIONS, WatchedLoss
 
 __all__ = ["LossTracer"]
 

@@ -35,6 +35,7 @@ __all__ = [
     "TrainerSteps",
     "graph_task_id",
     "is_recomputing",
+    "newest",
 ]
 
 logger = logging.getLogger("stepwatch")
@@ -145,7 +146,8 @@ class StepBounds:
     def step_begins(self) -> None:
         """Note that a step began."""
         if self._stepped:
-            self._stepped_before, self._stepped = self._stepped, {}
+            stepped, self._stepped = self._stepped, {}
+            self._stepped_before = {k: known for k, known in stepped.items() if known() is not None}
         self._num_optimizer_steps = 0
         self.is_open = True
 
@@ -173,7 +175,7 @@ class StepBounds:
                 self._advise()
             self._num_passes = 0
             self._stepped[id(optimizer)] = ref(optimizer)
-            return self._stepped.keys() == self._stepped_before.keys() or self._have_all_stepped()
+            return self._have_all_stepped()
         if not self.is_open:
             return False
         is_registered = optimizer in self._optimizers
@@ -185,6 +187,8 @@ class StepBounds:
         if not is_registered and not self._takes_over(optimizer, sharing, is_patient=is_patient):
             return False
         self._stepped[id(optimizer)] = ref(optimizer)
+        if is_patient and len(self._stepped) < len(self._optimizers):
+            return False
         missing = [other for other in self._optimizers if id(other) not in self._stepped]
         if missing and not is_patient:
             self._give_up(missing)
@@ -307,6 +311,13 @@ class FollowedSteps(StepBounds):
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return the role of the forward pass that is about to begin."""
+        is_open = self.is_open and self.by_optimizer and not self._were_for_others
+        is_in_training = model.training and torch.is_grad_enabled() and mode not in WITHOUT_TRAINING
+        if is_open and is_in_training and self._num_since < _LOST_AFTER * self._longest:
+            # The usual pass of a further model, without calls.
+            self.is_training, self.was_in_evaluation, self.is_outside_steps = True, False, False
+            self._num_since += 1
+            return Pass.CONTINUES
         role = super().next_pass(mode, model, inputs)
         if role is Pass.OUTSIDE_STEPS or mode in WITHOUT_TRAINING:
             return role
@@ -344,7 +355,9 @@ class FollowedSteps(StepBounds):
             return False
         is_again = self._stepped_at.get(key, self._num_since) < self._num_since
         self._stepped_at[key] = self._num_since
-        is_complete = is_again or not self.by_optimizer or self._have_all_stepped()
+        is_complete = is_again or not self.by_optimizer
+        if not is_complete and len(self._stepped) >= len(self._stepped_before):
+            is_complete = self._have_all_stepped()
         if is_complete:
             self._longest = max(self._longest, self._num_since)
             self._num_since = 0
@@ -488,13 +501,13 @@ few after a complete step, many in an incomplete one. A gradient scaler counts t
 """
 
 
-class _Newest(threading.local):
+class NewestModel(threading.local):
     """The model that was called last in a thread, among all hooks."""
 
     model: ReferenceType[nn.Module] | None = None
 
 
-_newest = _Newest()
+newest: Final = NewestModel()
 
 
 class LossOwnership:
@@ -508,6 +521,7 @@ class LossOwnership:
     Attributes:
         num_others: Steps of other optimizers since a model was called.
         has_graph: Whether the newest pass computes gradients.
+        thread: The thread of the newest pass: later losses in it belong to the called model.
     """
 
     def __init__(
@@ -518,13 +532,7 @@ class LossOwnership:
         self._registered = registered
         self._modes = modes
         self._recorder = recorder
-        self._thread = 0
-
-    def begin_pass(self, model: nn.Module) -> None:
-        """Note that a model is called: later losses in this thread belong to it."""
-        _newest.model = ref(model)
-        self._thread = threading.get_ident()
-        self.has_graph = torch.is_grad_enabled()
+        self.thread = 0
 
     def others_begin(self) -> None:
         """Note that the training of another model begins."""
@@ -545,15 +553,15 @@ class LossOwnership:
     @property
     def is_in_thread(self) -> bool:
         """Whether this thread called a model last; other threads may train other models."""
-        return self._thread in (0, threading.get_ident())
+        return self.thread in (0, threading.get_ident())
 
     @property
     def is_newest(self) -> bool:
         """Whether this thread called a model last, and it belongs to this hook's models."""
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self.thread:
             return False
-        newest = None if _newest.model is None else _newest.model()
-        return newest in self._registered.names
+        model = None if newest.model is None else newest.model()
+        return model in self._registered.names
 
     def trains_another(self, outputs: Any) -> bool:
         """Return whether a loss trains another model while this one is validated.

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 import hook_layer.pytorch as smd
-from hook_layer.pytorch.loss_functions import LOSS_FUNCTIONS
+from hook_layer.pytorch.watched_functions import LOSS_FUNCTIONS
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.pytorch.functional_steps import (
     CLASSES,
