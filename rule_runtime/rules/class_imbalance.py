@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.curve_rule import Finding
@@ -132,9 +133,8 @@ class ClassImbalance(Rule):
         if of.are_of_rows and counts[most] >= _MOST * counts.sum():
             may_be_rare |= counts < _ENOUGH
         least = int(np.where(may_be_rare, counts, counts[most]).argmin())
-        if self.unlike_validation and 2 * counts[most] < counts.sum():
-            # Many classes, such as words, naturally have very different counts.
-            most = int([at for at in np.argsort(counts) if at != least][(len(counts) - 1) // 2])
+        if self.unlike_validation:
+            most = _class_of_median_label(counts)
         pair = int(tally.classes[most]), int(tally.classes[least])
         of_weights = of.weighted_ratio(*pair)
         ratio = min(float(counts[most] / counts[least]), of_weights)
@@ -152,3 +152,9 @@ class ClassImbalance(Rule):
         share = float(shares[at])
         is_found = share > limit and tally.total >= self.samples
         return Finding(share, limit, message, "misprediction") if is_found else None
+
+
+def _class_of_median_label(counts: npt.NDArray[np.int64]) -> int:
+    """Return the index of a class: half of all labels are of classes at least as frequent."""
+    order = np.argsort(-counts)
+    return int(order[np.searchsorted(counts[order].cumsum(), counts.sum() / 2)])

@@ -295,6 +295,15 @@ def test_what_is_rare_by_nature_is_common_enough_to_be_learned(rare: int, fires:
         assert isinstance(trial.outcomes(rule)[0], IssueFound if is_found else Passed)
 
 
+@pytest.mark.parametrize("num_rare", [1, 3, 6, 8, 9])
+@pytest.mark.parametrize(("rare", "fires"), [(12, True), (20, False)])
+def test_any_number_of_classes_may_be_rare(num_rare: int, rare: int, fires: bool) -> None:
+    labels = labels_of(*[480] * (10 - num_rare), *[rare] * num_rare)
+    rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
+    outcome = make_run({"labels": labels}, mode=ModeKeys.GLOBAL).outcomes(rule)[0]
+    assert isinstance(outcome, IssueFound if fires else Passed)
+
+
 @pytest.mark.parametrize(
     ("classes", "words", "fires"),
     [((960, 20), 1, True), ((900, 80), 1, False), ((960, 20), 4, False)],
