@@ -16,7 +16,7 @@ from rule_runtime.facts.losses import Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
-from rule_runtime.numerics.token_alignment import Alignment, align
+from rule_runtime.numerics.token_alignment import Alignment, align, by_sequence
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["TokenLosses", "token_losses"]
@@ -54,7 +54,10 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(step: StepView) -> list[TokenLosses]:
-    """Return the losses with an input of tokens [B, L] and targets that are [B, L], or tokens."""
+    """Return the losses with an input of tokens [B, L] and targets that are [B, L], or tokens.
+
+    Positions may come first in both.
+    """
     found = []
     inputs, losses = step.tensors(regex=(MODEL_INPUT,)), step.fact(Losses)
     for at, of_targets in input_target_pairs(step, inputs):
@@ -71,8 +74,9 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         alignment = align(tokens, targets)
         if alignment is None and targets.size != tokens.size:
             continue
-        start = 0 if alignment is None else alignment.start
-        by_place, of_twins = _cross_entropies(losses.values(loss), tokens, start)
+        if alignment is not None and alignment.is_input_transposed:
+            tokens = tokens.T
+        by_place, of_twins = _cross_entropies(losses.values(loss), tokens, alignment)
         value = loss.value
         if by_place is not None and alignment is not None:
             value = float(by_place[alignment.is_token].mean())
@@ -98,7 +102,9 @@ def _are_tokens(values: npt.NDArray[Any]) -> bool:
 
 
 def _cross_entropies(
-    values: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None, tokens: npt.NDArray[Any], start: int
+    values: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None,
+    tokens: npt.NDArray[Any],
+    alignment: Alignment | None,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | tuple[None, None]:
     """Return `by_place` and `of_twins` [B, L]; None if no class scores were saved."""
     scores, targets = values or (np.empty(0), np.empty(0))
@@ -108,13 +114,18 @@ def _cross_entropies(
         rows = LossPair(scores, np.maximum(targets, 0)).by_class
     if rows is None or len(rows.classes) != targets.size:
         return None, None
-    losses = rows.cross_entropies.reshape(len(tokens), -1, rows.scores.shape[1])
-    classes = rows.classes.reshape(len(tokens), -1)
+    start, is_transposed = 0, False
+    if alignment is not None:
+        start, is_transposed = alignment.start, alignment.is_target_transposed
+    losses, classes, of_sequences = (
+        by_sequence(of, len(tokens), is_transposed=is_transposed)
+        for of in (rows.cross_entropies, rows.classes, targets.reshape(-1))
+    )
     own = np.take_along_axis(losses, classes[..., None], axis=-1)[..., 0]
     end = start + classes.shape[1]
     found = np.full((2, *tokens.shape), np.nan)
     found[:, :, start:end] = own, _of_twins(losses, classes, own, tokens[:, :end])
-    found[:, :, start:end][:, targets.reshape(classes.shape) < 0] = np.nan
+    found[:, :, start:end][:, of_sequences < 0] = np.nan
     return found[0], found[1]
 
 

@@ -1,16 +1,19 @@
 """Finds by value which tokens the targets of a language model are.
 
 Shape legend: B = batch, L = positions, M = positions with scores.
+
+Inputs, and scores with their targets, may each have the positions first: [L, B] and [M, B].
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Alignment", "align"]
+__all__ = ["Alignment", "align", "by_sequence"]
 
 _Tokens = npt.NDArray[Any]
 
@@ -29,12 +32,16 @@ class Alignment(NamedTuple):
         least: Smallest distance: 1 is the next token, 0 the same, -1 the one before.
         most: Largest distance.
         is_token: Whether the target at a position is a token of the input [B, L].
+        is_input_transposed: Whether the positions come first in the input.
+        is_target_transposed: Whether the positions come first in scores and targets.
     """
 
     start: int
     least: int
     most: int
     is_token: npt.NDArray[np.bool_]
+    is_input_transposed: bool = False
+    is_target_transposed: bool = False
 
     @property
     def distance(self) -> int:
@@ -43,15 +50,37 @@ class Alignment(NamedTuple):
 
 
 def align(tokens: _Tokens, targets: _Tokens) -> Alignment | None:
-    """Return the tokens [B, L] that the targets [B * M] are; None if they are others.
+    """Return the tokens [B, L] or [L, B] that the targets are; None if they are others.
 
     Negative targets are masked. Targets beyond both ends of the input are unknown. One target for
     each row is none.
     """
-    spare = tokens.shape[1] - targets.size // len(tokens)
-    if not 0 <= spare < tokens.shape[1] - 1 or targets.size % len(tokens):
+    for is_input_transposed, is_target_transposed in product((False, True), repeat=2):
+        sequences = tokens.T if is_input_transposed else tokens
+        if targets.size % len(sequences):
+            continue
+        rows = by_sequence(targets.reshape(-1), len(sequences), is_transposed=is_target_transposed)
+        found = _aligned(sequences, rows)
+        if found is not None:
+            return found._replace(
+                is_input_transposed=is_input_transposed, is_target_transposed=is_target_transposed
+            )
+    return None
+
+
+def by_sequence(values: _Tokens, num_sequences: int, *, is_transposed: bool) -> _Tokens:
+    """Return flat values [B * M, ...] as [B, M, ...]; transposed ones are [M * B, ...]."""
+    rest = values.shape[1:]
+    if is_transposed:
+        return values.reshape(-1, num_sequences, *rest).swapaxes(0, 1)
+    return values.reshape(num_sequences, -1, *rest)
+
+
+def _aligned(tokens: _Tokens, rows: _Tokens) -> Alignment | None:
+    """Return the tokens [B, L] that the targets [B, M] are."""
+    spare = tokens.shape[1] - rows.shape[1]
+    if not 0 <= spare < tokens.shape[1] - 1:
         return None
-    rows = targets.reshape(len(tokens), -1)
     # Nearest to the next token first, because texts may repeat themselves.
     is_token = np.zeros(tokens.shape, np.bool_)
     places = [Alignment(0, at - spare, at, is_token) for at in range(-1, spare + 3)]

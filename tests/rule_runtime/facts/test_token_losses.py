@@ -68,6 +68,25 @@ def test_masked_and_dropped_places_have_no_loss() -> None:
 TOKENS = np.random.default_rng(1).integers(0, 3, (16, 9))
 
 
+def test_positions_may_come_first() -> None:
+    scores = np.random.default_rng(0).normal(size=(16, 8, CLASSES)).astype(np.float32)
+    found = []
+    for axes in ((0, 1, 2), (1, 0, 2)):
+        in_order = scores.transpose(axes)
+        targets = TOKENS[:, 1:].transpose(axes[:2])
+        trial = TrialBuilder()
+        tensors = {"Net_input_0": TOKENS.transpose(axes[:2]), "Net_output_0": in_order}
+        tensors |= {"CrossEntropyLoss_input_0": in_order.reshape(-1, CLASSES)}
+        tensors |= {"CrossEntropyLoss_input_1": targets.reshape(-1)}
+        trial.step(0, {**tensors, "CrossEntropyLoss_output_0": np.float32(1.4)})
+        found += token_losses(*trial.views())
+    batch_first, time_first = found
+    assert batch_first.by_place is not None
+    for name in ("by_place", "of_twins"):
+        np.testing.assert_array_equal(getattr(time_first, name), getattr(batch_first, name))
+    assert (time_first.value, time_first.keeps_places) == (batch_first.value, True)
+
+
 @table(
     "more, keeps_places",
     {

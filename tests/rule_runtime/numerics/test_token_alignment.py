@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,26 @@ def test_targets_that_are_tokens(
 )
 def test_targets_that_are_none(tokens: Any, targets: Any) -> None:
     assert align(tokens, targets) is None
+
+
+@table(
+    "targets",
+    {
+        "the last logits are dropped": (TEXT[:, 1:],),
+        "some are masked": (HALF[:, 1:],),
+        "the tokens before": (np.roll(TEXT, 1, 1),),
+        "two shifts": (np.roll(TEXT, -2, 1),),
+    },
+)
+def test_positions_may_come_first(targets: Any) -> None:
+    expected = align(TEXT, targets)
+    assert expected is not None
+    for is_input_transposed, is_target_transposed in product((False, True), repeat=2):
+        found = align(
+            TEXT.T if is_input_transposed else TEXT, targets.T if is_target_transposed else targets
+        )
+        assert found is not None
+        assert found[:3] == expected[:3]
+        assert (found.is_token == expected.is_token).all()
+        assert found.is_input_transposed is is_input_transposed
+        assert found.is_target_transposed is is_target_transposed
