@@ -20,6 +20,12 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasTensors, ModelCapture
+from hook_layer.keras.failed_losses import (
+    FAILED_BUILDS,
+    batch_of_build,
+    kind_of_loop,
+    tensors_up_to_loss,
+)
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["KerasEvents"]
@@ -59,6 +65,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         self._needs_step_tensors = self._is_in_step = False
         self._forget_batches: Callable[[], None] = lambda: None
         self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
+        self._builds = FAILED_BUILDS.listen(self._on_failed_build)
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -192,6 +199,21 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
         return result
 
     @guarded("step tensors")
+    def _on_failed_build(self, args: tuple[Any, Sequence[Any]], _: None) -> None:
+        """Save what a loss gets that fails before the first step."""
+        model, given = args
+        kind = kind_of_loop(model, self)
+        if kind is not None:
+            self.set_model(model)
+            self._batch_begins(kind, 0)
+        is_ours = self._model is model and self.recorder.record is not None
+        if is_ours and self.collector.due:
+            batch = batch_of_build(given)
+            named = tensors_up_to_loss(model, batch, self.model_capture.is_due)
+            self._capture_step_tensors(named)
+            self.recorder.step_is_captured()
+
+    @guarded("step tensors")
     def _capture_step_tensors(self, named: Mapping[str, Any]) -> None:
         values = {name: value for name, value in named.items() if name.endswith("Loss_output_0")}
         self.model_capture.capture({name: v for name, v in named.items() if name not in values})
@@ -230,6 +252,7 @@ class KerasEvents(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]  # 
             )
         for kind in _MODES:
             self._loop_ends(kind)
+        self._builds.remove()
         self._forget_batches()
         # Who keeps the closed hook, as `get_hook` does, must not keep models.
         for function in list(self._functions):

@@ -1,8 +1,8 @@
 """Adding a hook to each training of a Keras script that has none.
 
 `fit` gets the hook as one more callback, and so do `evaluate` and `predict` of the model that it
-trained. Each model that is fitted has a hook of its own, and so is a run of its own. In a loop of
-`train_on_batch`, each call is a step of the first model that it trains.
+trained. Each model that is fitted has a hook of its own, and so is a run of its own. So is each
+model that `train_on_batch` trains, where each call is a step.
 
 A loop of the script's own is recognised where `tf.GradientTape.gradient` is asked for the gradients
 of variables: that is a step. Its layers are those of the models that are called in the block of the
@@ -78,39 +78,37 @@ class _Trainings:
         self.loops = _Loops()
         self._source = source
         self._hook: KerasHook | None = None
-        self._has_looked = self._warned_of_batches = False
+        self._has_looked = False
+        # By the ids of models that `train_on_batch` trains: they may take turns.
+        self._of_batches: dict[int, tuple[ref[Any], KerasHook | None]] = {}
         self._tape: TapeModels | None = None  # of the open block
         self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
 
     def batch_begins(self, kind: str, args: tuple[Any, ...], _: Mapping[str, Any]) -> None:
-        """Begin a step of a loop of `train_on_batch`, with a hook if it needs one.
-
-        The first model is watched: models often take turns, as a generator and its discriminator.
-        """
+        """Begin a step of a loop of `train_on_batch`, with a hook if its model needs one."""
         model = args[0]
         if self.loops.depth:
             return
-        if kind == "train" and not self._has_looked:
-            self._make_hook()
-            self._model = ref(model)
-        if self._hook is None or self._is_another(model):
-            self._warn_of_batches(model)
-            return
-        self._hook.single_batch_begins(model, kind)
+        known = self._of_batches.get(id(model))
+        if kind == "train" and (known is None or known[0]() is not model):
+            self._begin_training(model)
+            alive = {key: of for key, of in self._of_batches.items() if of[0]() is not None}
+            self._of_batches = alive | {id(model): (ref(model), self._hook)}
+        hook = self._hook_of_batches(model)
+        if hook is not None:
+            hook.single_batch_begins(model, kind)
 
     def batch_ends(self, kind: str, _: Any, model: Any, *__: Any, **___: Any) -> None:
         """End a step of a loop of `train_on_batch`."""
-        if not self.loops.depth and self._hook is not None and not self._is_another(model):
-            self._hook.single_batch_ends(model, kind)
+        hook = None if self.loops.depth else self._hook_of_batches(model)
+        if hook is not None:
+            hook.single_batch_ends(model, kind)
 
-    def _warn_of_batches(self, model: Any) -> None:
-        if self._hook is not None and not self._warned_of_batches:
-            self._warned_of_batches = True
-            logger.warning(
-                "model.train_on_batch of %s is not watched, because this process watches another "
-                "model",
-                model.name,
-            )
+    def _hook_of_batches(self, model: Any) -> KerasHook | None:
+        known = self._of_batches.get(id(model))
+        if known is not None and known[0]() is model:
+            return known[1]
+        return None if self._is_another(model) else self._hook
 
     def callbacks(self, arguments: Mapping[str, Any], *, is_training: bool) -> Any:
         """Return the callbacks of a loop of Keras, with a hook if it needs one."""

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from hook_layer.errors import HookConfigurationError
 from hook_layer.keras.capturing import ModelCapture
+from hook_layer.keras.failed_losses import tensors_up_to_loss
 from hook_layer.keras.step_runner import BaseStepRunner
 from hook_layer.keras.step_tensors import StepTensors, joined, separated
-from hook_layer.keras.watch import WatchedModel
 
 __all__ = ["StepRunner", "rank_and_size"]
 
@@ -49,7 +49,7 @@ class StepRunner(BaseStepRunner):
         super().__init__(model, kind, listener, is_traced=not model.run_eagerly)
         self._function: Any = None
         self._checked: Any = None
-        self._is_off = self._has_failed = False
+        self._is_off = False
         self._batches: Any = None  # of the latest execution
         self._replicas: dict[int, StepTensors] = {}
 
@@ -95,22 +95,15 @@ class StepRunner(BaseStepRunner):
     def computed(self, error: Exception) -> dict[str, Any]:
         """Return what a failed step computes before it fails, by name.
 
-        A graph that cannot be made has no values, so its batch is computed again without a graph,
-        up to the update of variables.
+        A graph that cannot be made has no values, so its batch is computed again without a graph.
         """
-        if self._is_traced and not isinstance(error, _OTHER_ERRORS):
-            self._is_traced, self._has_failed = False, True
-            self._watched = WatchedModel(self._model, self._wants, self)
-            self._replicas.clear()
-            try:
-                function = self._eager_function()
-                with self._observe():
-                    function([next(iter(self._batches))])
-            except Exception:  # noqa: BLE001 - the script gets the first one
-                return self._of_all_replicas()
-            finally:
-                self._is_traced, self._has_failed, self._is_off = True, False, True
-        return {} if self._is_traced else self._of_all_replicas()
+        if not self._is_traced:
+            return self._of_all_replicas()
+        self._is_off = True
+        if isinstance(error, _OTHER_ERRORS):
+            return {}
+        batch = next(iter(self._batches))
+        return {**tensors_up_to_loss(self._model, batch, self._listener.is_due)}
 
     def _traced(self, likeness: Any) -> Any:
         if self._function is None:
@@ -163,8 +156,6 @@ class StepRunner(BaseStepRunner):
 
     def before_update(self) -> None:
         """Report that variables are about to change; in a graph they do not exist yet."""
-        if self._has_failed:
-            raise RuntimeError("a step that failed must change nothing")
         if not self._is_traced:
             super().before_update()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import keras
 import numpy as np
 import pytest
 
+from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
-from hook_layer.keras import KerasHook, modes
+from hook_layer.keras import KerasHook, del_hook, modes
+from hook_layer.keras.unchanged import watch_unchanged
+from hook_layer.run.session_log import NOTES_VARIABLE, SessionLog
 from rule_runtime import create_trial
+from rule_runtime.embedded.hook_configuration import hook_configuration
 from tests.frameworks.keras.keras_training import (
     BATCH,
     EVERY_STEP,
@@ -99,3 +104,47 @@ def test_fit_after_it_has_steps_of_its_own(tmp_path: Path) -> None:
     assert hook.mode_steps[modes.TRAIN] == 2 * len(STARTS) - 1
     assert not hook.report().errors
     keras.backend.clear_session(free_memory=False)
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a session in which scripts without a hook are watched."""
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "__call__"):
+        monkeypatch.setattr(keras.Model, name, getattr(keras.Model, name))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        for name in ("__enter__", "__exit__", "gradient"):
+            monkeypatch.setattr(tf.GradientTape, name, getattr(tf.GradientTape, name))
+    SessionLog.make(tmp_path / "notes", (), root=f"file://{tmp_path}/session/", max_runs=4)
+    monkeypatch.setenv(NOTES_VARIABLE, str(tmp_path / "notes"))
+    del_hook()
+    document = {**hook_configuration("recommended"), "LocalPath": str(tmp_path / "session")}
+    (tmp_path / "hook.json").write_text(json.dumps(document))
+    watch_unchanged(HookSource(config=str(tmp_path / "hook.json")))
+    return tmp_path / "session"
+
+
+def test_models_that_take_turns_are_a_run_each(session: Path) -> None:
+    made, real = np.ones((BATCH, 2), np.float32), FEATURES_OF_ROWS[:BATCH, :1]
+    generator = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="made")])
+    critic = keras.Sequential(
+        [keras.Input((1,)), keras.layers.Dense(1, activation="sigmoid", name="judged")]
+    )
+    critic.compile("sgd", "binary_crossentropy")
+    both = keras.Sequential([keras.Input((2,)), generator, critic])
+    both.compile("adam", "binary_crossentropy")
+    for _ in range(3):
+        critic.trainable = True
+        critic.train_on_batch(real, np.ones((BATCH, 1)))
+        critic.train_on_batch(generator(made), np.zeros((BATCH, 1)))
+        critic.trainable = False
+        both.train_on_batch(made, np.ones((BATCH, 1)))
+    del_hook()
+    trials = [create_trial(str(run)) for run in sorted(session.glob("*-[0-9]"))]
+    assert [len(trial.steps(mode=modes.TRAIN)) for trial in trials] == [6, 3]
+    of_critic, of_both = (set(trial.tensor_names(step=0)) for trial in trials)
+    assert {"loss", "judged/outputs", "BinaryCrossentropyLoss_input_1"} <= of_critic & of_both
+    assert "made/outputs" in of_both - of_critic
+    of_gradients = [{n for n in each if "kernelGrad" in n} for each in (of_critic, of_both)]
+    assert of_gradients == [{"gradients/judged/kernelGrad"}, {"gradients/made/kernelGrad"}]

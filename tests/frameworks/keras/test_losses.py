@@ -112,7 +112,6 @@ def test_the_inputs_of_a_loss_that_fails_are_saved(tmp_path: Path) -> None:
     assert labels.max() > 1
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others fail before a step")
 @pytest.mark.parametrize(
     ("loss", "targets", "words"),
     [
