@@ -37,7 +37,7 @@ class ObservedCalls:
         failures: Counts its errors, which end the observation.
         part: The part of the hook that they are counted for.
         is_opaque: Returns whether the calls within a module are not reported.
-        on_return: Called with what such a module returned, before reporting continues.
+        on_return: Called with such a module and what it returned, before reporting continues.
 
     Attributes:
         called: The modules whose calls are active, innermost last.
@@ -50,7 +50,7 @@ class ObservedCalls:
         part: str,
         *,
         is_opaque: Callable[[nn.Module], bool] | None = None,
-        on_return: Callable[[Any], None] = lambda _: None,
+        on_return: Callable[[nn.Module, Any], None] = lambda *_: None,
     ) -> None:
         self.called: list[nn.Module] = []
         self._observer = observer
@@ -126,7 +126,7 @@ class ObservedCalls:
             pass  # the pass raised an exception that the script caught
         if self._opaque_depth > len(self.called):
             self._opaque_depth = 0
-            self._on_return(outputs)
+            self._on_return(module, outputs)
             self._report()
         if self._ends_with_module and not self.called:
             self._pause()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,6 +21,7 @@ from hook_layer.guard import FailureLog
 from hook_layer.pytorch.calls import tensors_in, versions_of
 from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.tensor_elements import WHOLE
+from hook_layer.pytorch.wrappers import is_a_key
 
 __all__ = ["Compared", "LossOperations", "standard_losses"]
 
@@ -94,7 +96,8 @@ class LossOperations:
     """Finds the outputs and targets of losses that no known function computes.
 
     Modules with parameters that are called meanwhile are not observed, because some of torch's
-    compute otherwise then. What they return counts as outputs.
+    compute otherwise then. What they return counts as outputs. But a module that has returned a
+    single number with a gradient may compute the loss: later calls are observed within it.
 
     Attributes:
         is_wanted: Whether saved steps are observed: an earlier loss was unknown.
@@ -104,9 +107,10 @@ class LossOperations:
         self.is_wanted = self._is_hopeless = False
         self._observed = ObservedCalls(
             *(self._on_call, failures, _PART),
-            is_opaque=_has_parameters,
-            on_return=self._add_outputs,
+            is_opaque=self._is_opaque,
+            on_return=self._on_return,
         )
+        self._with_loss: WeakSet[nn.Module] = WeakSet()  # modules that return single numbers
         self._derived: dict[int, _Derived] = {}
         self._thread: int | None = None  # of the newest backward pass
         self._num_calls = self._num_bytes = self._num_without = 0
@@ -131,10 +135,22 @@ class LossOperations:
         self._was_asked = self._was_found = False
         self.forget()
 
-    def pass_ends(self, outputs: Any) -> None:
+    def pass_begins(self, model: nn.Module) -> None:
+        """Observe what is computed in a model if it returns a loss."""
+        self.pause()
+        is_of_thread = threading.get_ident() == self._thread
+        if self.is_wanted and is_of_thread and model in self._with_loss:
+            self._observed.begin(model)
+
+    def pass_ends(self, model: nn.Module, outputs: Any) -> None:
         """Observe what is computed from the outputs of a model."""
-        if threading.get_ident() == self._thread and self._observed.begin():
-            self._add_outputs(outputs)
+        is_observed = self._observed.is_on
+        if self.is_wanted and threading.get_ident() == self._thread and not is_observed:
+            is_observed = self._observed.begin()
+        if is_observed:
+            self._on_return(model, outputs)
+        else:
+            self._note_loss(model, outputs)
 
     def pause(self) -> None:
         """Stop observing until a model returns again, and keep what is known."""
@@ -156,10 +172,21 @@ class LossOperations:
         self._was_found = True
         return found._replace(outputs=found.outputs.detach(), targets=found.targets.detach())
 
-    def _add_outputs(self, outputs: Any) -> None:
+    def _is_opaque(self, module: nn.Module) -> bool:
+        has_parameters = next(module.parameters(), None) is not None
+        return has_parameters and not (is_a_key(module) and module in self._with_loss)
+
+    def _on_return(self, module: nn.Module, outputs: Any) -> None:
+        self._note_loss(module, outputs)
         for tensor in tensors_in(outputs):
-            if tensor.requires_grad and type(tensor) in WHOLE and not tensor.is_nested:
+            is_whole = type(tensor) in WHOLE and not tensor.is_nested
+            is_loss = id(tensor) in self._derived and tensor.numel() == 1  # computed in the module
+            if tensor.requires_grad and is_whole and not is_loss:
                 self._derived[id(tensor)] = _Derived(tensor, tensor)
+
+    def _note_loss(self, module: nn.Module, outputs: Any) -> None:
+        if is_a_key(module) and any(t.requires_grad and not t.dim() for t in tensors_in(outputs)):
+            self._with_loss.add(module)
 
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
@@ -193,10 +220,6 @@ class LossOperations:
             pair = first.source, targets[-1]
             return Compared(*pair, versions_of(pair), is_sure)
         return next(iter(known), None)
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
 
 
 def _is_no_choice(function: Any, args: tuple[Any, ...]) -> bool:

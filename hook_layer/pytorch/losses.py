@@ -88,14 +88,17 @@ class LossTracer(Part):
     def _on_listening(self, event: ListeningChanges) -> None:
         self.listen(is_on=event.is_on)
 
-    def _on_pass_begins(self, _: PassBegins) -> None:
+    def _on_pass_begins(self, event: PassBegins) -> None:
         """Note that the following losses use a model's outputs."""
         self._functional.pass_begins()
-        self._operations.pause()
+        if self._modes.is_training:
+            self._operations.pass_begins(event.model)
+        else:
+            self._operations.pause()
 
     def _on_pass_ends(self, event: PassEnds) -> None:
-        if self._operations.is_wanted and self._modes.is_training:
-            self._operations.pass_ends(event.outputs)
+        if self._modes.is_training:
+            self._operations.pass_ends(event.model, event.outputs)
 
     def _on_backward_begins(self, event: BackwardBegins) -> None:
         """Capture the tensor that a backward pass starts from, unless it has a name already."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import hook_layer.pytorch as smd
+from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.loss_operations import LossOperations
 from hook_layer.testing.written_trial import WrittenTrial
 
@@ -126,11 +127,24 @@ def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name
     assert of_value == ({formula} if formula else set())
 
 
+@pytest.fixture
+def observed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The passes after which losses are observed."""
+    passes: list[object] = []
+    begin = ObservedCalls.begin
+
+    def counted(self: ObservedCalls, *args: Any, **options: Any) -> bool:
+        if getattr(self._observer, "__self__", None).__class__ is LossOperations:
+            passes.append(self)
+        return begin(self, *args, **options)
+
+    monkeypatch.setattr(ObservedCalls, "begin", counted)
+    return passes
+
+
 def test_known_losses_and_steps_that_are_not_saved_are_not_observed(
-    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+    trial: WrittenTrial, observed: list[object]
 ) -> None:
-    observed: list[object] = []
-    monkeypatch.setattr(LossOperations, "pass_ends", lambda _, outputs: observed.append(outputs))
     hook = make_hook(trial, interval=2)
     train(hook, lambda o: F.mse_loss(o[:, 0], NUMBERS), 6)
     hook.close()
@@ -142,16 +156,8 @@ def test_known_losses_and_steps_that_are_not_saved_are_not_observed(
 
 
 def test_what_cannot_be_explained_is_observed_three_times(
-    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+    trial: WrittenTrial, observed: list[object]
 ) -> None:
-    observed: list[object] = []
-    pass_ends = LossOperations.pass_ends
-
-    def counted(self: LossOperations, outputs: Any) -> None:
-        observed.append(outputs)
-        pass_ends(self, outputs)
-
-    monkeypatch.setattr(LossOperations, "pass_ends", counted)
     hook = make_hook(trial)
     train(hook, lambda o: o.square().mean(), 9)
     hook.close()
@@ -328,3 +334,62 @@ def test_an_error_while_observing_does_not_reach_the_script(
 
     monkeypatch.setattr(LossOperations, "_found_in", fail)
     assert_trains_as_plain(trial, LOSSES["squares"][0], 9, errors={"observed losses": 3})
+
+
+class LossInside(nn.Module):
+    """Returns the loss, which it computes itself, after a residual connection."""
+
+    def __init__(self, *, with_outputs: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 1)
+        self.with_outputs = with_outputs
+
+    def forward(self, rows: Tensor, targets: Tensor) -> Any:
+        outputs = self.last(rows - self.first(rows).relu())[:, 0]
+        loss = ((outputs - targets) ** 2).mean()
+        return (loss, outputs) if self.with_outputs else loss
+
+
+class Around(nn.Module):
+    """Returns what another model returns."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *args: Any) -> Any:
+        return self.model(*args)
+
+
+@pytest.mark.parametrize("with_outputs", [False, True])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_loss_that_the_model_computes_itself(
+    trial: WrittenTrial, with_outputs: bool, is_wrapped: bool
+) -> None:
+    def trained(hook: smd.Hook | None) -> list[Tensor]:
+        torch.manual_seed(0)
+        net: nn.Module = LossInside(with_outputs=with_outputs)
+        net = Around(net) if is_wrapped else net
+        if hook is not None:
+            hook.register_module(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(5):
+            returned = net(X, NUMBERS)
+            loss = returned[0] if with_outputs else returned
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return [*net.parameters()]
+
+    hook = smd.Hook(
+        trial.uri,
+        include_collections=["loss_inputs"],
+        save_config=smd.SaveConfig(save_interval=1),
+    )
+    parameters = trained(hook)
+    hook.close()
+    assert not hook.report().errors
+    assert all(map(torch.equal, parameters, trained(None)))
+    values = trial.values(4)
+    np.testing.assert_array_equal(values["Loss_input_1"], NUMBERS)
+    assert values["Loss_standard/MSELoss"] == pytest.approx(values["Loss_output_0"], rel=1e-5)
