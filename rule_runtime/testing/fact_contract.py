@@ -20,6 +20,7 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.testing.contract_training import ContractTraining
 from rule_runtime.configuration.packs import find_pack
+from rule_runtime.facts.last_layers import last_layers
 from rule_runtime.facts.losses import Input, Loss, Losses, LossKind, described
 from rule_runtime.facts.saved_tensors import largest_count
 from rule_runtime.facts.weight_movement import tree_rate
@@ -70,6 +71,7 @@ FACTS: Final[Mapping[str, Callable[[StepView], bool]]] = {
     "value of the loss": lambda step: (loss := _loss(step)) is not None and isfinite(loss.value),
     "kind of the loss": _kind,
     "outputs, after the last activation": lambda step: _outputs(step) is not None,
+    "last layer before the loss": lambda step: bool(last_layers(step)),
     "targets": lambda step: _targets(step) is not None,
     "range of targets": lambda step: (of := _targets(step)) is not None and of.low < of.high,
     "number of classes": _num_classes,
@@ -79,6 +81,9 @@ FACTS: Final[Mapping[str, Callable[[StepView], bool]]] = {
     ),
     "weights": lambda step: len(step.tensors(collections=("weights",))) > 0,
     "gradients": lambda step: len(step.tensors(collections=("gradients",))) > 0,
+    "norms of gradients before and after clipping": lambda step: (
+        largest_count(step, "gradient_norm_at_step") is not None
+    ),
     "learning rate": _learning_rate,
     "optimizer steps": lambda step: largest_count(step, "backward_passes_since") is not None,
     "loss of validation": lambda step: (

@@ -120,7 +120,12 @@ class TestLightning(LightningTraining, HookContract):
 class TestFactsOfLightning(LightningTraining, FactContract):
     """The facts that rules know."""
 
-    missing_facts = {"sample weights": "PyTorch's losses take none; scripts multiply by them"}
+    missing_facts = {
+        "norms of gradients before and after clipping": (
+            "Lightning computes and clips gradients within the optimizer's step"
+        ),
+        "sample weights": "PyTorch's losses take none; scripts multiply by them",
+    }
 
 
 class TestDefaultCallbackOfLightning(LightningTraining, DefaultHookContract):

@@ -68,6 +68,7 @@ class PyTorchTraining(TrainingUnderTest):
             loss = criterion(model(torch.randn(5, 6)), torch.randint(3, (5,)))
             optimizer.zero_grad()
             loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             losses.append(loss.item())
             on_step(step)

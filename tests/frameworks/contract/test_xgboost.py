@@ -116,6 +116,8 @@ class TestFactsOfXGBoost(FactContract):
         "sample weights": "the hook for XGBoost does not save them",
         "weights": NO_NETWORK,
         "gradients": NO_NETWORK,
+        "last layer before the loss": NO_NETWORK,
+        "norms of gradients before and after clipping": NO_NETWORK,
         "optimizer steps": NO_NETWORK,
     }
 
