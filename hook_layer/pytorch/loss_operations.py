@@ -137,20 +137,14 @@ class LossOperations:
 
     def pass_begins(self, model: nn.Module) -> None:
         """Observe what is computed in a model if it returns a loss."""
-        self.pause()
-        is_of_thread = threading.get_ident() == self._thread
-        if self.is_wanted and is_of_thread and model in self._with_loss:
+        if threading.get_ident() == self._thread and model in self._with_loss:
             self._observed.begin(model)
 
     def pass_ends(self, model: nn.Module, outputs: Any) -> None:
         """Observe what is computed from the outputs of a model."""
-        is_observed = self._observed.is_on
-        if self.is_wanted and threading.get_ident() == self._thread and not is_observed:
-            is_observed = self._observed.begin()
-        if is_observed:
+        is_of_thread = threading.get_ident() == self._thread
+        if is_of_thread and (self._observed.is_on or self._observed.begin()):
             self._on_return(model, outputs)
-        else:
-            self._note_loss(model, outputs)
 
     def pause(self) -> None:
         """Stop observing until a model returns again, and keep what is known."""
@@ -177,16 +171,13 @@ class LossOperations:
         return has_parameters and not (is_a_key(module) and module in self._with_loss)
 
     def _on_return(self, module: nn.Module, outputs: Any) -> None:
-        self._note_loss(module, outputs)
         for tensor in tensors_in(outputs):
+            if tensor.requires_grad and not tensor.dim() and is_a_key(module):
+                self._with_loss.add(module)
             is_whole = type(tensor) in WHOLE and not tensor.is_nested
             is_loss = id(tensor) in self._derived and tensor.numel() == 1  # computed in the module
             if tensor.requires_grad and is_whole and not is_loss:
                 self._derived[id(tensor)] = _Derived(tensor, tensor)
-
-    def _note_loss(self, module: nn.Module, outputs: Any) -> None:
-        if is_a_key(module) and any(t.requires_grad and not t.dim() for t in tensors_in(outputs)):
-            self._with_loss.add(module)
 
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any

@@ -91,13 +91,12 @@ class LossTracer(Part):
     def _on_pass_begins(self, event: PassBegins) -> None:
         """Note that the following losses use a model's outputs."""
         self._functional.pass_begins()
-        if self._modes.is_training:
+        self._operations.pause()
+        if self._operations.is_wanted and self._modes.is_training:
             self._operations.pass_begins(event.model)
-        else:
-            self._operations.pause()
 
     def _on_pass_ends(self, event: PassEnds) -> None:
-        if self._modes.is_training:
+        if self._operations.is_wanted and self._modes.is_training:
             self._operations.pass_ends(event.model, event.outputs)
 
     def _on_backward_begins(self, event: BackwardBegins) -> None:
