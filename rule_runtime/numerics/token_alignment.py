@@ -70,10 +70,9 @@ def align(tokens: _Tokens, targets: _Tokens) -> Alignment | None:
 
 def by_sequence(values: _Tokens, num_sequences: int, *, is_transposed: bool) -> _Tokens:
     """Return flat values [B * M, ...] as [B, M, ...]; transposed ones are [M * B, ...]."""
-    rest = values.shape[1:]
-    if is_transposed:
-        return values.reshape(-1, num_sequences, *rest).swapaxes(0, 1)
-    return values.reshape(num_sequences, -1, *rest)
+    shape = (-1, num_sequences) if is_transposed else (num_sequences, -1)
+    found: _Tokens = values.reshape(*shape, *values.shape[1:])
+    return np.swapaxes(found, 0, 1) if is_transposed else found
 
 
 def _aligned(tokens: _Tokens, rows: _Tokens) -> Alignment | None:
