@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 from weakref import ReferenceType, WeakSet, ref
 
@@ -421,14 +421,16 @@ class TorchEvents(Part):
     # Optimizer steps -----------------------------------------------------------------------------
 
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
-        # Without calls, because this runs in every step.
-        loop, groups = self._loop, optimizer.param_groups
-        first: Sequence[nn.Parameter] = groups[0]["params"] if groups else ()
-        had_gradient = (len(first) > 0 and first[0].grad is not None) or has_gradient(optimizer)
-        loop.counts.had_gradient = had_gradient
+        # Without calls, because this runs in every step: a guard would be one.
+        loop = self._loop
+        try:
+            has_first: bool = optimizer.param_groups[0]["params"][0].grad is not None
+        except Exception:  # noqa: BLE001 - found again below, where it is logged
+            has_first = False
+        loop.counts.had_gradient = has_first
         known, is_due = self._is_ours.get(id(optimizer)), bool(self._collector.due)
-        is_first = known is None or known[0]() is not optimizer or not self._has_begun
-        if known is None or is_first or is_due or loop.modes.steps.was_in_evaluation:
+        is_usual = has_first and self._has_begun and not loop.modes.steps.was_in_evaluation
+        if known is None or known[0]() is not optimizer or is_due or not is_usual:
             self._begin_optimizer_step(optimizer, has_closure)
         elif known[1]:
             self._has_optimizer, self._stepping = True, known[0]
@@ -436,6 +438,8 @@ class TorchEvents(Part):
 
     @guarded("steps")
     def _begin_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
+        counts = self._loop.counts
+        counts.had_gradient = counts.had_gradient or has_gradient(optimizer)
         known = self._is_ours.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
             known = self._remember(optimizer)
