@@ -111,16 +111,19 @@ class ObservedCalls:
             self._failures.failed(self._part, error)
             self._leave()
 
+    def _is_ours(self) -> bool:
+        is_traced = torch.compiler.is_compiling()  # torch.compile traces hooks as code of the model
+        return not is_traced and threading.get_ident() == self._thread
+
     def _on_module_begins(self, module: nn.Module, _: Any) -> None:
-        if threading.get_ident() == self._thread:
+        if self._is_ours():
             self.called.append(module)
             if not self._opaque_depth and self._is_opaque(module):
                 self._opaque_depth = len(self.called)
                 self._pause()
 
     def _on_module_ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
-        is_of_thread = threading.get_ident() == self._thread
-        if not is_of_thread or not any(called is module for called in self.called):
+        if not self._is_ours() or not any(called is module for called in self.called):
             return
         while self.called.pop() is not module:
             pass  # the pass raised an exception that the script caught
