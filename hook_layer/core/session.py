@@ -124,7 +124,7 @@ class Session(Part):
             return
         start = self._start(rank, size)
         if not start.is_refused and rank in start.writers:
-            self._open_trial(start, rank)
+            self._open_trial(start, rank, size)
 
     def chief_start(self) -> RunStart:
         """Return where the run begins and which ranks write, as decided by rank 0."""
@@ -146,7 +146,7 @@ class Session(Part):
         self._manager.statistics_only = rank != 0 and self._include_workers == "auto"
         return start
 
-    def _open_trial(self, start: RunStart, rank: int) -> None:
+    def _open_trial(self, start: RunStart, rank: int, size: int) -> None:
         if start.root:
             self.place.move_to(start.root)
         start = self.resumption.begin(start)
@@ -155,7 +155,9 @@ class Session(Part):
         targets = self.place.targets
         if self._manager.statistics_only:
             targets = replace(targets, tensorboard=None)
-        trial = TrialSession(targets, identity, start, self.place.job, self.options)
+        trial = TrialSession(
+            targets, identity, start, self.place.job, self.options, world_size=size
+        )
         self.resumption.note_trial(trial)
         self.trial = trial
         self.is_writer = True

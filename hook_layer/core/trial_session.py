@@ -20,10 +20,17 @@ from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import JobFile
-from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
+from hook_layer.format.paths import (
+    END_MARKER,
+    ENVIRONMENT_FILE,
+    INDEX_PREFIX,
+    JOB_FILE,
+    collections_key,
+)
 from hook_layer.process.time_limit import within
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resume import numbering, run_in
+from hook_layer.run.environment import environment_of_process
 from hook_layer.run.old_spools import report_old_spools
 from hook_layer.run.stop_signal import StopSignal
 
@@ -39,7 +46,7 @@ class TrialSession:
     """Writes one worker's part of a trial.
 
     On opening, the chief worker removes the end marker of an earlier run in the same folder and
-    writes `job.json`, before any step.
+    writes `job.json` and `environment.json`, before any step.
 
     Args:
         targets: Where to write.
@@ -48,6 +55,7 @@ class TrialSession:
         start: Where the run begins or continues.
         job: The job as described by its environment.
         options: Options of the hook.
+        world_size: Number of ranks of the run, whether they write or not.
     """
 
     def __init__(
@@ -57,6 +65,8 @@ class TrialSession:
         start: RunStart,
         job: JobEnvironment,
         options: HookOptions,
+        *,
+        world_size: int | None = None,
     ) -> None:
         store = targets.out
         self.identity = identity
@@ -82,6 +92,8 @@ class TrialSession:
             self.writer.housekeep("looking for other runs", self._check_for_other_runs)
             self.writer.housekeep(f"removing {END_MARKER}", partial(store.delete, END_MARKER))
             self.writer.put_file(JOB_FILE, _job_file(start, job).encode())
+            if world_size is not None:
+                self.writer.put_file(ENVIRONMENT_FILE, partial(environment_of_process, world_size))
             self.stop_signal.start()
 
     @property

@@ -12,6 +12,7 @@ from hook_layer.format.errors import PathError
 __all__ = [
     "COLLECTIONS_PREFIX",
     "END_MARKER",
+    "ENVIRONMENT_FILE",
     "INDEX_PREFIX",
     "JOB_FILE",
     "STOP_FILE",
@@ -28,6 +29,8 @@ __all__ = [
 
 END_MARKER: Final = "training_job_end.ts"
 """Written when training ends, see `end_marker.py`."""
+ENVIRONMENT_FILE: Final = "environment.json"
+"""What a run was, see `hook_layer/run/environment.py`."""
 JOB_FILE: Final = "job.json"
 STOP_FILE: Final = "stop.json"
 INDEX_PREFIX: Final = "index/"

@@ -104,6 +104,30 @@ _Stop = Annotated[
 _Patience = Annotated[
     float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")
 ]
+_Losses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--loss",
+        metavar="NAME",
+        show_default=False,
+        help="A scalar that the script logs and that is a loss, for the rules of losses.",
+    ),
+]
+_HigherIsBetter = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="A scalar that the script logs and that should rise, for rules with tensor_regex.",
+    ),
+]
+_LogConsole = Annotated[
+    bool,
+    typer.Option(
+        "--log-console",
+        help="Keep the last MiB of the command's output in console.log. It then writes to a pipe.",
+    ),
+]
 _Notify = Annotated[
     str | None,
     typer.Option(
@@ -127,6 +151,9 @@ def run(  # noqa: PLR0917 - each is an option of the command
     max_runs: _MaxRuns = 32,
     ranks: _Ranks = RanksOption.AUTO,
     notify: _Notify = None,
+    log_console: _LogConsole = False,
+    loss: _Losses = None,
+    higher_is_better: _HigherIsBetter = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
     verbose: VerboseOption = False,
@@ -170,6 +197,9 @@ def run(  # noqa: PLR0917 - each is an option of the command
                 required=chosen.names,
                 stdout=None if is_table or output_file else _STDERR,
                 notify_url=notify,
+                keeps_console=log_console,
+                losses=loss or (),
+                higher_is_better=higher_is_better or (),
             )
             watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
             status = watched.run()

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
+from hook_layer.configuration.collections import CollectionKeys
 from hook_layer.format.known_collections import meant_collection
+from hook_layer.format.metric_names import GROWING_METRICS
+from hook_layer.format.paths import ENVIRONMENT_FILE
 from hook_layer.format.session_file import SessionFile
 from hook_layer.frameworks import WATCHED
+from hook_layer.run.environment import environment_file, masked
 from hook_layer.run.session_log import SessionLog, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
@@ -25,12 +30,15 @@ from rule_runtime.embedded.commands import (
     hooked_environment,
     script_name,
 )
+from rule_runtime.embedded.console_log import ConsoleLog
 from rule_runtime.embedded.hook_configuration import hook_configuration
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
+from rule_runtime.embedded.periodic_tasks import PeriodicTasks
 from rule_runtime.embedded.session_folder import default_folder, make_session_folder
 from rule_runtime.embedded.session_judge import JudgedRun, SessionJudge
 from rule_runtime.embedded.stop_policy import StopPolicy
+from rule_runtime.embedded.system_metrics import SystemMetrics
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
@@ -43,6 +51,7 @@ INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as in a shell."""
 _STOP_POLL_S: Final = "0.5"
 """Interval of a hook's checks for a stop request in a local folder, seconds."""
+_STDOUT: Final = 1
 BY_SIGNAL: Final = 128
 """Offset of a signal's number in the exit status, as in a shell."""
 
@@ -59,6 +68,9 @@ class RunOptions:
         required: Names of the rules that must be evaluated.
         stdout: File descriptor for the script's standard output; None to inherit ours.
         notify_url: URL for messages about the run; None for none.
+        keeps_console: Whether the session keeps the command's output.
+        losses: Names of logged scalars that are losses.
+        higher_is_better: Names of logged scalars of which higher values are better.
     """
 
     out_dir: str | None
@@ -70,6 +82,9 @@ class RunOptions:
     required: Sequence[str] = ()
     stdout: int | None = None
     notify_url: str | None = field(default=None, repr=False)
+    keeps_console: bool = False
+    losses: Sequence[str] = ()
+    higher_is_better: Sequence[str] = ()
 
 
 class WatchedSession:
@@ -98,12 +113,13 @@ class WatchedSession:
         _check_collections(rules)
         self._rules = rules
         self._options = options
-        session = SessionFile(tuple(command), str(Path.cwd()), now_text())
+        session = SessionFile(tuple(masked(command)), str(Path.cwd()), now_text())
         asked = options.out_dir or default_folder(script_name(command))
         self._messages = SessionMessages(
             Path(asked).name, options.stops, console, options.notify_url
         )
         self.path, self._store = make_session_folder(asked, session)
+        self._store.put(ENVIRONMENT_FILE, environment_file(command))
         self._session = session
         self._judge: SessionJudge | None = None
         if self.path != asked:
@@ -177,22 +193,36 @@ class WatchedSession:
             )
             status = None
             try:
-                end = watch_process(
-                    self._command,
-                    judge,
-                    patience_s=self._options.patience_s,
-                    on_findings=lambda: self._messages.changes(judge.runs, judge.stopped_by),
-                    stdout=self._options.stdout,
-                    environment=hooked_environment(config, notes_folder),
-                    trainings=lambda: notes.trainings,
-                    on_turn=NothingCaptured(notes, self._messages.line).look,
-                )
+                with ExitStack() as stack:
+                    stdout, stderr = self._outputs(stack)
+                    end = watch_process(
+                        self._command,
+                        judge,
+                        patience_s=self._options.patience_s,
+                        on_findings=lambda: self._messages.changes(judge.runs, judge.stopped_by),
+                        stdout=stdout,
+                        stderr=stderr,
+                        environment=hooked_environment(config, notes_folder),
+                        trainings=lambda: notes.trainings,
+                        on_turn=NothingCaptured(notes, self._messages.line).look,
+                    )
                 status = end.status
             finally:
                 judge.end(status)
             self._num_not_watched = notes.num_not_watched
             self.why_nothing = why_nothing(notes, end.status)
         return end
+
+    def _outputs(self, stack: ExitStack) -> tuple[int | None, int | None]:
+        """Record the machine's use and, if requested, the output; return where that goes."""
+        metrics, stdout = SystemMetrics(self._store), self._options.stdout
+        if not self._options.keeps_console:
+            stack.enter_context(PeriodicTasks([metrics.sample]))
+            return stdout, None
+        console = ConsoleLog(self._store, _STDOUT if stdout is None else stdout)
+        stack.enter_context(PeriodicTasks([metrics.sample, console.write]))
+        stack.enter_context(console)  # ends first, so that the last task writes all of it
+        return console.stdout, console.stderr
 
     def _configuration(self) -> dict[str, Any]:
         root = self._store.uri
@@ -202,7 +232,12 @@ class WatchedSession:
             "include_workers": include_workers(self._options.ranks),
             "stop_poll_s": _STOP_POLL_S,
         }
-        hook = hook_configuration(dict(self._rules), self._options.save_interval, parameters)
+        options = self._options
+        members = {
+            CollectionKeys.LOSSES: options.losses,
+            GROWING_METRICS: options.higher_is_better,
+        }
+        hook = hook_configuration(dict(self._rules), options.save_interval, parameters, members)
         return {
             **({"DebugRuleConfigurations": rule_configurations(self._rules)} if is_here else {}),
             "DebugHookConfig": {"LocalPath": root, **hook},

@@ -13,6 +13,7 @@ from typing import Final
 from hook_layer.format.paths import (
     COLLECTIONS_PREFIX,
     END_MARKER,
+    ENVIRONMENT_FILE,
     INDEX_PREFIX,
     JOB_FILE,
     STOP_FILE,
@@ -20,6 +21,8 @@ from hook_layer.format.paths import (
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, parse_session_file
 from hook_layer.process.file_lock import is_locked
 from hook_layer.run.folder_claim import CLAIM_FILE
+from rule_runtime.embedded.console_log import CONSOLE_LOG
+from rule_runtime.embedded.system_metrics import SYSTEM_METRICS_FILE
 from rule_runtime.engine.result_file import RESULTS_PREFIX
 
 __all__ = ["StoredSession", "remove_session", "session_in", "session_paths"]
@@ -30,8 +33,9 @@ _FOLDERS: Final = tuple(
     prefix.rstrip("/")
     for prefix in (INDEX_PREFIX, _EVENTS_PREFIX, COLLECTIONS_PREFIX, RESULTS_PREFIX)
 )
-_FILES: Final = (END_MARKER, STOP_FILE, CLAIM_FILE, JOB_FILE)
+_FILES: Final = (END_MARKER, STOP_FILE, CLAIM_FILE, ENVIRONMENT_FILE, JOB_FILE)
 """`job.json` is last: without it, the rest of a run would not be found again."""
+_FILES_OF_SESSION: Final = (CONSOLE_LOG, ENVIRONMENT_FILE, SYSTEM_METRICS_FILE)
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ def remove_session(stored: StoredSession) -> list[Path]:
 
 
 def _parts(session: Path) -> Iterator[Path]:
-    """Yield the files and folders that Stepwatch wrote into the runs of a session."""
+    """Yield the files and folders of a session and its runs, besides `session.json`."""
+    yield from (session / name for name in _FILES_OF_SESSION if _is_file(session / name))
     for run in _runs(session):
         yield from (run / name for name in _FOLDERS if _is_folder(run / name))
         yield from (run / name for name in _FILES if _is_file(run / name))

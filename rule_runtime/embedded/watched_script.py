@@ -74,6 +74,7 @@ def watch_process(
     patience_s: float,
     on_findings: Callable[[], None] = lambda: None,
     stdout: int | None = None,
+    stderr: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
     trainings: Callable[[], Sequence[int]] = lambda: (),
     on_turn: Callable[[], None] = lambda: None,
@@ -92,6 +93,7 @@ def watch_process(
         patience_s: Seconds that it has to end after a stop request.
         on_findings: Called whenever verdicts may have changed.
         stdout: File descriptor for its standard output; None to inherit this process's.
+        stderr: File descriptor for its standard error; None to inherit this process's.
         environment: Additional environment variables.
         trainings: Returns the ids of the training processes, including those that left the command.
         on_turn: Called several times a second while the command runs.
@@ -103,6 +105,7 @@ def watch_process(
         list(command),
         env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
         stdout=stdout,
+        stderr=stderr,
     )
     process = _Processes(started, trainings)
     with _PassedOnSignals(process) as signals:
