@@ -69,6 +69,7 @@ __all__ = [
     "tensorflow",
     "testing",
     "torch",
+    "watch_logging",
     "xgboost",
 ]
 
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
     from hook_layer.errors import HookConfigurationError, TrainingStoppedError
     from hook_layer.format.modes import ModeKeys
+    from hook_layer.logged_scalars.recording import watch_logging
     from hook_layer.storage.local import LocalStore
     from rule_runtime.configuration import rule_configs
     from rule_runtime.configuration.actions import StopTraining
@@ -141,6 +143,7 @@ else:
             "HookConfigurationError": "hook_layer.errors",
             "TrainingStoppedError": "hook_layer.errors",
             "ModeKeys": "hook_layer.format.modes",
+            "watch_logging": "hook_layer.logged_scalars.recording",
             "ReductionConfig": "hook_layer.capture.reductions",
             "SaveConfig": "hook_layer.configuration.save_config",
             "SaveConfigMode": "hook_layer.configuration.save_config",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from hook_layer.autopatch.imports import call_after_import
 from hook_layer.frameworks import WATCHED
+from hook_layer.logged_scalars.libraries import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ UNWATCHED: Final = {
 
 
 def watch_frameworks() -> None:
-    """Look for trainings of every framework that is imported, now or later."""
+    """Look for trainings and logged scalars of everything that is imported, now or later."""
     for imported, adapter in WATCHED.items():
         call_after_import(imported, _watching(imported, adapter))
     for imported in UNWATCHED:
         call_after_import(imported, _noting(imported))
+    for imported in LIBRARIES:
+        call_after_import(imported, _reading(imported))
 
 
 def _watching(imported: str, adapter: str) -> Callable[[], None]:
@@ -54,3 +57,12 @@ def _noting(imported: str) -> Callable[[], None]:
         note_unwatched(imported)
 
     return note
+
+
+def _reading(imported: str) -> Callable[[], None]:
+    def read() -> None:
+        from hook_layer.autopatch.adapters import watch_logger  # noqa: PLC0415 - imports a lot
+
+        watch_logger(imported)
+
+    return read

@@ -1,4 +1,4 @@
-"""Lets the adapter of a framework that was imported look for its training."""
+"""Lets the adapter of a framework or logging library that was imported look for its use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.process.uncaught_errors import end_with_a_line_when_stopped
 from hook_layer.run.session_log import SessionLog
 
-__all__ = ["watch_trainings"]
+__all__ = ["watch_logger", "watch_trainings"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -32,6 +32,18 @@ def watch_trainings(imported: str, adapter: str) -> None:
         logger.exception(
             "the adapter for %s failed to load; the script runs without a hook for it", imported
         )
+
+
+def watch_logger(imported: str) -> None:
+    """Watch the scalars that are given to an imported logging library, if hooks are wanted."""
+    if _source() is None:
+        return
+    try:
+        from hook_layer.logged_scalars.recording import watch_library  # noqa: PLC0415 - see `except`
+
+        watch_library(imported)
+    except Exception:
+        logger.exception("scalars given to %s are not seen; the script runs without that", imported)
 
 
 @cache

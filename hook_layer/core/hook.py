@@ -33,6 +33,7 @@ from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import AlsoDue, Collector
 from hook_layer.core.earlier_hooks import EarlierHooks
 from hook_layer.core.interruption import Interruption
+from hook_layer.core.logged_values import LoggedValues
 from hook_layer.core.own_tensors import OwnTensors
 from hook_layer.core.recorder import Recorder
 from hook_layer.core.session import Session
@@ -75,6 +76,7 @@ class BaseHook(Part):
         session: The trial of the run.
         stop_listener: Decides whether the run stops.
         own_tensors: Tensors that the script saves itself.
+        logged: Numbers that the script logs elsewhere.
         interruption: Stores captured tensors when a signal interrupts training.
         failures: Errors by part, and disabled parts.
         stopwatch: Time that the hook took from training.
@@ -109,6 +111,13 @@ class BaseHook(Part):
         self.stop_listener = StopListener(options.stop, self.session.stop_request, workers)
         self.own_tensors = OwnTensors(
             state, setup.manager, self.recorder, tensors, self.session.may_write
+        )
+        self.logged = LoggedValues(
+            state,
+            setup.manager,
+            self.recorder,
+            lambda: workers.rank_and_size()[0],
+            self.session.write_collections,
         )
         self.interruption = Interruption(self.session, self.recorder, self.clock)
         self._earlier = EarlierHooks()
@@ -469,6 +478,7 @@ class BaseHook(Part):
                 return
             self.recorder.end_step()
             self.session.resumption.check_for_checkpoint()
+            self.logged.leave()
             self._save_pending()
             self.state.close()
             self.stop_listener.close()

@@ -9,7 +9,14 @@ from typing import Final
 
 from hook_layer.errors import misspelled
 
-__all__ = ["KNOWN_COLLECTIONS", "meant_collection"]
+__all__ = ["KNOWN_COLLECTIONS", "LOGGED", "LOGGED_STEP", "SCALAR", "meant_collection"]
+
+LOGGED: Final = "logged"
+"""Collection of the scalars that a script logs or saves."""
+SCALAR: Final = "scalar/"
+"""Prefix of their names."""
+LOGGED_STEP: Final = "logged_step/"
+"""Prefix of the script's own step of each logged scalar."""
 
 # Tensors of XGBoost's hook contain feature names, and SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
@@ -40,7 +47,8 @@ KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         },
         "input_image": ".*hybridsequential0_input_0",
         "input_sequence": ".*embedding0_input_0",
-        "metrics": "^scalar/",
+        LOGGED: f"^{SCALAR}",
+        "metrics": f"^{SCALAR}",
         "feature_importance": "^feature_importance/",
         "average_shap": "^average_shap/",
         "full_shap": "^full_shap/",

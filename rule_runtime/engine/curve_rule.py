@@ -110,7 +110,7 @@ class CurveRule(Rule):
         Raises:
             NotEnough: No curve is long enough.
         """
-        points, history = step.fact(type(self).points), self._history(memory)
+        points, history = self._points_of(step), self._history(memory)
         if memory.get("latest") == step.mode_step // self.spacing:
             return NotApplicable(f"only one of {self.spacing} steps is evaluated")
         memory["latest"] = step.mode_step // self.spacing
@@ -137,6 +137,9 @@ class CurveRule(Rule):
         if most < needs.elements:
             return NotEvaluated(str(needs.too_few(most)), needs_more=True)
         return Passed()
+
+    def _points_of(self, step: StepView) -> Points:
+        return step.fact(type(self).points)
 
     def _history(self, memory: Memory) -> SeriesMemory:
         num_latest = self._window[1] + self.patience

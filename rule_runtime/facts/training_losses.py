@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["LossSide", "loss_sides", "training_losses", "training_points"]
+__all__ = ["LossSide", "loss_sides", "named_points", "training_losses", "training_points"]
 
 _SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
 """Collections of the XGBoost hook: metrics of the training data, and of all other data."""
@@ -75,6 +76,24 @@ def training_points(step: StepView) -> Points:
         raise Missing(f"the targets of {min(rows.names)} are all the same")
     values = {names: float(means[row]) for names, row in at.items()}
     return Points(rows, at, values, _rows_of_batch(step))
+
+
+def named_points(step: StepView, regex: Sequence[str]) -> Points:
+    """Return the finite numbers that regular expressions select.
+
+    Numbers of which higher is better are negated, so that all of them should fall.
+
+    Raises:
+        Missing: There is none.
+    """
+    rows = step.tensors(regex=regex)
+    growing = step.tensors(collections=(GROWING_METRICS,)).pairs
+    signs = [-1.0 if pair in growing else 1.0 for pair in rows.pairs]
+    means = finite_means(rows) * np.asarray(signs)
+    at = {pair: row for row, pair in enumerate(rows.pairs) if np.isfinite(means[row])}
+    if not at:
+        raise Missing(f"no finite number named {' or '.join(regex)} was saved")
+    return Points(rows, at, {pair: float(means[row]) for pair, row in at.items()})
 
 
 def training_losses(

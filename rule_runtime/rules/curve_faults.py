@@ -6,13 +6,14 @@ from typing import Annotated
 
 import numpy as np
 
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.curves import LEVEL, WINDOW, divergence, first_jump, oscillation, spike
 from rule_runtime.engine.curve_rule import CurveRule, Finding, Points
 from rule_runtime.engine.outcome import Missing
-from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.engine.selection import saved_every
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Regex, Unit
+from rule_runtime.engine.selection import saved_every, selected_collections
 from rule_runtime.facts.missing import missing_gradients
-from rule_runtime.facts.training_losses import training_points
+from rule_runtime.facts.training_losses import named_points, training_points
 from rule_runtime.numerics.series_memory import NumberSeries
 from rule_runtime.trial.step_view import StepView
 from rule_runtime.trial.tensor_rows import worst
@@ -22,7 +23,26 @@ __all__ = ["GradientNormExplosion", "LossDiverging", "LossSpike", "OscillatingLo
 _Percent = Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")]
 
 
-class LossDiverging(CurveRule):
+class _LossRule(CurveRule):
+    """Evaluates the training losses, or the numbers that `tensor_regex` selects."""
+
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+
+    points = staticmethod(training_points)
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the collection `losses`, or that of `tensor_regex` if it is given."""
+        intervals = self.collections[0].parameters
+        chosen = selected_collections(type(self).__name__, (), self.tensor_regex, intervals)
+        return chosen or self.collections
+
+    def _points_of(self, step: StepView) -> Points:
+        return (
+            named_points(step, self.tensor_regex) if self.tensor_regex else super()._points_of(step)
+        )
+
+
+class LossDiverging(_LossRule):
     """Detects training losses that rise and stay high.
 
     How it decides:
@@ -37,6 +57,8 @@ class LossDiverging(CurveRule):
     Parameters:
         patience: Saved steps in a row.
         rise_percent: The rise, in percent of the first loss.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
+            `^scalar/reward$`. Numbers of which higher is better are negated.
 
     What to try:
         Lower the learning rate or warm it up, clip gradients, and resume from the last good
@@ -48,7 +70,6 @@ class LossDiverging(CurveRule):
     measure = "loss_rise_percent"
     fatal_measures = (measure,)
     _window = (LEVEL, WINDOW)
-    points = staticmethod(training_points)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         found = divergence(series.first, series.whole, self.rise_percent / 100, series.rows)
@@ -60,7 +81,7 @@ class LossDiverging(CurveRule):
         return Finding(rise, limit, text)
 
 
-class LossSpike(CurveRule):
+class LossSpike(_LossRule):
     """Detects training losses that jump far above their latest level.
 
     How it decides:
@@ -78,6 +99,8 @@ class LossSpike(CurveRule):
         num_points: Saved losses before the spike that it is compared with.
         num_deviations: Robust standard deviations above their median.
         rise_percent: The rise, in percent of the first loss.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
+            `^scalar/reward$`. Numbers of which higher is better are negated.
 
     What to try:
         Clip gradients, lower the learning rate or warm it up longer. Look at the batches of these
@@ -90,7 +113,6 @@ class LossSpike(CurveRule):
 
     measure = "loss"
     compares_together = True
-    points = staticmethod(training_points)
 
     @property
     def _window(self) -> tuple[int, int]:
@@ -114,7 +136,7 @@ class LossSpike(CurveRule):
         return spike(before, now, self.num_deviations, rise, series.rows)
 
 
-class OscillatingLoss(CurveRule):
+class OscillatingLoss(_LossRule):
     """Detects training losses that swing widely and do not fall.
 
     How it decides:
@@ -131,6 +153,8 @@ class OscillatingLoss(CurveRule):
         patience: Saved steps in a row.
         num_points: Saved losses whose scatter is measured.
         amplitude_percent: The scatter, in percent of the first loss.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
+            `^scalar/reward$`. Numbers of which higher is better are negated.
 
     What to try:
         Lower the learning rate, take larger batches or clip gradients.
@@ -142,7 +166,6 @@ class OscillatingLoss(CurveRule):
     measure = "loss_scatter_percent"
     num_first = 10
     needs_single_curve = True
-    points = staticmethod(training_points)
 
     @property
     def _window(self) -> tuple[int, int]:

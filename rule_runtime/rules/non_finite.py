@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
 from rule_runtime.engine.evidence import ANY_MEASURE
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
@@ -42,10 +43,18 @@ _REMEDIES: Final = {
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not: add an epsilon "
     "to square roots, norms and divisions.",
 }
+_OF_SCALAR: Final = (
+    "Look where the script computes it: a mean of nothing, a division by zero, a logarithm, or "
+    "values that it gets. Log no value where there is none."
+)
 _IGNORED: Final = "Check how labels and padding are made: -100 marks what must not count."
 _OF_LOSS: Final = "Loss_input_0"  # outputs of the model
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold."
+_SCALARS: Final = (f"^{SCALAR}",)
+_LOGGED: Final = (f"^{LOGGED_STEP}",)
+_MAX_NAMES: Final = 100
+"""Names of logged scalars in the memory; later ones are ignored."""
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -59,6 +68,7 @@ class NonFinite(Rule):
         * infinite inputs and outputs of layers, because masks are infinite;
         * NaN in inputs alone while the loss is finite;
         * gradients that no optimizer used, up to `patience` steps in a row;
+        * logged scalars that have not been finite yet, such as the best loss so far;
         * one of several losses alone, while the gradients are finite.
 
     If the largest weight grew `max_growth` times just before, an update was too large.
@@ -82,9 +92,9 @@ class NonFinite(Rule):
         """Find the first non-finite tensor.
 
         Memory: `largest`: largest finite weight of the latest saved step; `growth`: its ratio to
-        that of the step before.
+        that of the step before; `finite`: logged scalars that have been finite.
         """
-        phases = list(_phases(step))
+        phases = list(_phases(step, _never_finite(step, memory)))
         _note_growth(step, memory)
         if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
@@ -100,6 +110,8 @@ class NonFinite(Rule):
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
         measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
+        if rows.names[at].startswith(SCALAR):
+            remedy = _OF_SCALAR
         if (growth := memory.get("growth", 0.0)) > self.max_growth:
             message += f"; the largest weight grew {growth:.2g} times in the steps before"
             measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
@@ -129,12 +141,26 @@ def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
     return is_given and re.search(r"_input_\d+$", first) is not None
 
 
-def _phases(step: StepView) -> Iterator[tuple[_Phase, TensorRows]]:
-    """Yield the tensors of each phase."""
-    losses = step.tensors(collections=("losses", "metrics", "predictions"))
+def _never_finite(step: StepView, memory: Memory) -> set[str]:
+    """Return the logged scalars that have not been finite yet."""
+    logged = {SCALAR + of.removeprefix(LOGGED_STEP) for of in step.tensors(regex=_LOGGED).names}
+    if not logged:
+        return logged
+    rows = step.tensors(regex=_SCALARS)
+    are_finite = np.isfinite(finite_means(rows))
+    finite = {name for name, is_finite in zip(rows.names, are_finite, strict=True) if is_finite}
+    known = {*memory.get("finite", ()), *(finite & logged)}
+    memory["finite"] = sorted(known)[:_MAX_NAMES]
+    return logged - known
+
+
+def _phases(step: StepView, ignored: set[str]) -> Iterator[tuple[_Phase, TensorRows]]:
+    """Yield the tensors of each phase, without ignored ones."""
+    losses = step.tensors(collections=("losses", "metrics", "predictions"), regex=_SCALARS)
+    losses = losses.select([name not in ignored for name in losses.names])
     gradients = step.tensors(collections=("gradients",))
     layers = step.tensors(regex=(r"_(input|output)_\d+$",))
-    others = {*losses.names, *gradients.names}
+    others = {*losses.names, *ignored, *gradients.names}
     parameters = step.tensors(collections=("weights", "biases", "optimizer_variables"))
     yield _Phase.PARAMETERS, parameters
     yield _Phase.LAYERS, layers.select([name not in others for name in layers.names])

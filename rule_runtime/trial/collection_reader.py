@@ -13,6 +13,7 @@ from hook_layer.format.collections_file import (
     parse_collections,
 )
 from hook_layer.format.errors import FormatError
+from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
 from hook_layer.format.paths import (
     COLLECTIONS_PREFIX,
     collections_key,
@@ -34,6 +35,8 @@ DEFAULT_REGEXES: Final = {
 }
 """Patterns of the built-in collections for files that define none (as in PyTorch)."""
 
+_OF_MODELS: Final = ("biases", "weights")
+_LOGGED: Final = (SCALAR, LOGGED_STEP)
 _PARALLEL_GETS: Final = 8
 
 _logger = logging.getLogger(__name__)
@@ -100,7 +103,8 @@ def members(
 
     A tensor belongs if the file names it, or if its name matches one of the collection's regular
     expressions. The file names only tensors that existed when it was written. A collection missing
-    from the file is empty, such as `weights` in a run of XGBoost.
+    from the file is empty, such as `weights` in a run of XGBoost. Logged scalars such as
+    `scalar/weight_decay` are no weights, whatever their names match.
     """
     entry = None if file is None else file.collections.get(collection)
     patterns = () if entry is None else entry.include_regex
@@ -109,6 +113,8 @@ def members(
     listed = frozenset(() if entry is None else entry.tensor_names)
     found = {name for name in names if name in listed}
     rest = [name for name in names if name not in found]
+    if collection in _OF_MODELS:
+        rest = [name for name in rest if not name.startswith(_LOGGED)]
     for pattern in patterns if rest else ():
         found |= matcher.found_in(pattern, rest)
     return found

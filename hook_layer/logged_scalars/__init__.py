@@ -1,0 +1,3 @@
+"""Sees the numbers that a script gives to its logging libraries, such as wandb or TensorBoard."""
+
+from __future__ import annotations

@@ -1,0 +1,81 @@
+"""A run of its own for the numbers that a script logs, if no framework's hook watches it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from math import isfinite
+from typing import Final
+
+from hook_layer.configuration.collections import CollectionKeys
+from hook_layer.configuration.hook_json import HookConfiguration
+from hook_layer.configuration.hook_setup import FrameworkDefaults, HookArguments, set_up
+from hook_layer.core.hook import BaseHook
+from hook_layer.core.workers import Workers
+
+__all__ = ["ScalarRun"]
+
+_FAST_STEPS: Final = 1000
+"""Steps of any speed; later ones are at least `_INTERVAL_S` apart, to bound the files."""
+_INTERVAL_S: Final = 1.0
+
+
+class LaunchedRanks(Workers):
+    """The ranks of a launcher, by the variables that torchrun and others set."""
+
+    framework = "logged scalars"
+
+    def rank_and_size(self) -> tuple[int, int]:
+        """Return this process's rank, and the number of ranks."""
+        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+        return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+
+
+class ScalarRun(BaseHook):
+    """Counts the script's steps: one ends when the step changes, or a name is logged again.
+
+    Args:
+        out_dir: Folder or URI; None: the one of the configuration.
+        configuration: Content of a configuration file; None with `out_dir`.
+    """
+
+    _defaults = FrameworkDefaults(
+        built_in={
+            CollectionKeys.DEFAULT: (),
+            CollectionKeys.ALL: (),
+            CollectionKeys.LOSSES: (),
+            CollectionKeys.METRICS: ("^scalar/",),
+        },
+        always_saved=(CollectionKeys.METRICS,),
+        save_interval=1,
+    )
+
+    def __init__(self, out_dir: str | None, configuration: HookConfiguration | None = None) -> None:
+        setup = set_up(HookArguments(out_dir), {}, self._defaults, configuration)
+        super().__init__(setup, workers=LaunchedRanks())
+        self.collector.only_logs_mistakes = True
+        self._step: float | None = None
+        self._seen: set[str] = set()
+        self._began_at = 0.0
+
+    def log(self, numbers: Mapping[str, float], step: float | None) -> None:
+        """Add logged numbers.
+
+        Raises:
+            TrainingStoppedError: A stop of this run was requested.
+        """
+        if not self.is_active:
+            return
+        is_new = step != self._step or not self._seen.isdisjoint(numbers)
+        if (is_new or self.step < 0) and self._may_begin(numbers):
+            self.begin_step()
+            self._seen.clear()
+            self._step, self._began_at = step, time.monotonic()
+        self._seen.update(numbers)
+        self.logged.add(numbers, step)
+
+    def _may_begin(self, numbers: Mapping[str, float]) -> bool:
+        is_early = self.clock.num_steps < _FAST_STEPS
+        is_due = time.monotonic() - self._began_at >= _INTERVAL_S
+        return is_early or is_due or not all(map(isfinite, numbers.values()))
