@@ -100,6 +100,7 @@ SESSIONS: Final = (
     _keras("tensorflow"),
     _keras("jax"),
     _frameworks("unchanged", "unchanged"),
+    _frameworks("loggers", "loggers"),
     Session("interop", "dev", INTEROP),
     Session("sagemaker", "dev", ("sagemaker_sdk",)),
     Session("oldest", "dev", ("architecture/test_oldest.py",)),

@@ -93,7 +93,7 @@ class LoggedValues(Part):
 
     def _is_new_name(self, name: str) -> bool:
         if len(self._names) >= _MAX_NAMES:
-            self.state.warn_once(f"more than {_MAX_NAMES} names were logged: {name!r:.80} and more")
+            self.state.warn_once(f"only the first {_MAX_NAMES} names of logged scalars are stored")
             return False
         self._names.add(name)
         return True

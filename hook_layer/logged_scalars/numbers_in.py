@@ -19,9 +19,7 @@ def numbers_in(values: Mapping[str, Any], depth: int = _MAX_DEPTH) -> dict[str, 
     """
     found: dict[str, float] = {}
     for name, value in values.items():
-        if type(value) is float:
-            found[name] = value
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             nested = numbers_in(value, depth - 1) if depth > 1 else {}
             found.update({f"{name}/{key}": number for key, number in nested.items()})
         elif (number := _number(value)) is not None:
@@ -31,6 +29,8 @@ def numbers_in(values: Mapping[str, Any], depth: int = _MAX_DEPTH) -> dict[str, 
 
 def _number(value: Any) -> float | None:
     """Return a number, or the element of an array or tensor that has one; None for others."""
+    if type(value) is float:  # the usual case
+        return value
     if isinstance(value, Real):
         return float(value)
     shape = getattr(value, "shape", None)
