@@ -84,7 +84,7 @@ class LoggedValues(Part):
         record = self._recorder.record
         is_training = record is not None and record.mode not in _WITHOUT_WEIGHT_CHANGES
         if self._waiting and is_training and not self._recorder.is_step_unsaved:
-            self._recorder.capture(self._take(), is_late=False)
+            self._recorder.capture_own(self._take())
 
     def leave(self) -> None:
         """Leave the values to the step that follows the end of the run."""

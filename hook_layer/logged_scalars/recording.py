@@ -26,7 +26,7 @@ from hook_layer.logged_scalars.scalar_run import ScalarRun
 from hook_layer.process.process_end import at_process_end
 from hook_layer.run.session_log import SessionLog
 
-__all__ = ["watch_library", "watch_logging"]
+__all__ = ["watch_library", "watch_logging", "watch_method"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -153,15 +153,27 @@ def watch_logging(out_dir: str | os.PathLike[str] | None = None) -> None:
 
 
 def watch_library(module: str) -> None:
-    """Watch an imported library, once; log why not if it has changed."""
+    """Watch an imported library, once; log what is not seen because the library has changed."""
     for owner, method, reader in LIBRARIES[module]:
         kind = getattr(sys.modules[module], owner, None)
-        if not hasattr(kind, method):
+        if hasattr(kind, method):
+            watch_method(kind, method, reader)
+        else:
             logger.warning("scalars given to %s.%s.%s are not seen", module, owner, method)
-        elif not hasattr(getattr(kind, method), _MARK):
-            after = _Reading(getattr(readers, reader), f"{owner}.{method}")
-            patch(kind, method, after=after, within=_nesting)
-            setattr(getattr(kind, method), _MARK, True)
+
+
+def watch_method(kind: Any, method: str, reader: str) -> None:
+    """Watch a method of a class, once.
+
+    Args:
+        kind: The class.
+        method: Name of the method.
+        reader: Name of the function in `readers.py` that reads its arguments.
+    """
+    if not hasattr(getattr(kind, method), _MARK):
+        reading = _Reading(getattr(readers, reader), f"{kind.__name__}.{method}")
+        patch(kind, method, after=reading, within=_nesting)
+        setattr(getattr(kind, method), _MARK, True)
 
 
 class _Reading:

@@ -26,10 +26,14 @@ class LaunchedRanks(Workers):
 
     framework = "logged scalars"
 
+    def __init__(self) -> None:
+        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+        is_launched = rank.isdecimal() and size.isdecimal()
+        self._rank_and_size = (int(rank), int(size)) if is_launched else (0, 1)
+
     def rank_and_size(self) -> tuple[int, int]:
         """Return this process's rank, and the number of ranks."""
-        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
-        return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+        return self._rank_and_size
 
 
 class ScalarRun(BaseHook):

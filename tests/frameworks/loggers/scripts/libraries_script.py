@@ -2,12 +2,7 @@
 
 import json
 import math
-import os
-import warnings
 from pathlib import Path
-
-warnings.simplefilter("ignore")
-os.environ.update(MLFLOW_TRACKING_URI="file:mlruns", MLFLOW_ALLOW_FILE_STORE="true")
 
 import mlflow
 import numpy as np

@@ -1,20 +1,14 @@
 """Trains with Lightning, Hugging Face's Trainer and Keras; prints what their loggers stored."""
 
 import json
-import os
-import warnings
 from pathlib import Path
 
-warnings.simplefilter("ignore")
-os.environ["KERAS_BACKEND"] = "torch"
-
 import keras
-import lightning as L
+import lightning
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainingArguments
 
@@ -31,13 +25,13 @@ class Rows(Dataset):
         return {"x": INPUTS[at], "labels": TARGETS[at]}
 
 
-class Module(L.LightningModule):
+class Module(lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 1)
 
     def training_step(self, batch, _):
-        loss = F.mse_loss(self.layer(batch["x"]), batch["labels"])
+        loss = nn.functional.mse_loss(self.layer(batch["x"]), batch["labels"])
         self.log("of_lightning", loss)
         return loss
 
@@ -52,7 +46,7 @@ class Model(nn.Module):
 
     def forward(self, x, labels):
         outputs = self.layer(x)
-        return {"loss": F.mse_loss(outputs, labels), "outputs": outputs}
+        return {"loss": nn.functional.mse_loss(outputs, labels), "outputs": outputs}
 
 
 def scalars_in(folder):
@@ -65,7 +59,7 @@ def scalars_in(folder):
 
 def with_lightning():
     loggers = [TensorBoardLogger("board"), CSVLogger("csv")]
-    trainer = L.Trainer(
+    trainer = lightning.Trainer(
         max_epochs=1, log_every_n_steps=2, logger=loggers, accelerator="cpu",
         enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
     )  # fmt: skip
@@ -79,7 +73,6 @@ def with_trainer():
         "hf", logging_steps=2, max_steps=8, report_to=["tensorboard"], save_strategy="no",
         disable_tqdm=True, per_device_train_batch_size=4, use_cpu=True, seed=0,
     )  # fmt: skip
-    os.environ["TENSORBOARD_LOGGING_DIR"] = "hf/runs"
     trainer = Trainer(Model(), arguments, train_dataset=Rows())
     trainer.train()
     return scalars_in("hf")
