@@ -21,6 +21,7 @@ class CurrentHook(Generic[_Hook]):
     """Holds the newest hook of a framework, or the one set last."""
 
     _of_frameworks: ClassVar[list[CurrentHook[Any]]] = []
+    """Those of all frameworks, the one that was set last first."""
 
     def __init__(self, hook_type: type[_Hook]) -> None:
         self._hook_type = hook_type
@@ -33,7 +34,7 @@ class CurrentHook(Generic[_Hook]):
 
     @classmethod
     def of_any_framework(cls) -> BaseHook | None:
-        """Return a hook that this process made or set, of any framework; None: there is none."""
+        """Return the newest hook that this process made or set; None: there is none."""
         for current in cls._of_frameworks:
             if current._has_own:  # noqa: SLF001 - of this class
                 hook: BaseHook | None = current._hook  # noqa: SLF001
@@ -81,6 +82,8 @@ class CurrentHook(Generic[_Hook]):
         if not isinstance(custom_hook, self._hook_type):
             raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a {self._hook_type}")
         self._hook = custom_hook
+        self._of_frameworks.remove(self)
+        self._of_frameworks.insert(0, self)
 
     def del_hook(self) -> None:
         """Forget the hook that `get_hook` returns; the hook itself continues."""

@@ -17,8 +17,9 @@ from hook_layer.core.workers import Workers
 __all__ = ["ScalarRun"]
 
 _FAST_STEPS: Final = 1000
-"""Steps of any speed; later ones are at least `_INTERVAL_S` apart, to bound the files."""
+"""Steps of any speed; later ones have a minimum distance, to bound the number of files."""
 _INTERVAL_S: Final = 1.0
+"""Minimum time between later steps, seconds."""
 
 
 class LaunchedRanks(Workers):
@@ -42,6 +43,7 @@ class ScalarRun(BaseHook):
     Args:
         out_dir: Folder or URI; None: the one of the configuration.
         configuration: Content of a configuration file; None with `out_dir`.
+        interval_s: Minimum time between steps after the first 1,000, seconds.
     """
 
     _defaults = FrameworkDefaults(
@@ -55,13 +57,20 @@ class ScalarRun(BaseHook):
         save_interval=1,
     )
 
-    def __init__(self, out_dir: str | None, configuration: HookConfiguration | None = None) -> None:
+    def __init__(
+        self,
+        out_dir: str | None,
+        configuration: HookConfiguration | None = None,
+        *,
+        interval_s: float = _INTERVAL_S,
+    ) -> None:
         setup = set_up(HookArguments(out_dir), {}, self._defaults, configuration)
         super().__init__(setup, workers=LaunchedRanks())
         self.collector.only_logs_mistakes = True
         self._step: float | None = None
         self._seen: set[str] = set()
         self._began_at = 0.0
+        self._interval_s = interval_s
 
     def log(self, numbers: Mapping[str, float], step: float | None) -> None:
         """Add logged numbers.
@@ -81,5 +90,5 @@ class ScalarRun(BaseHook):
 
     def _may_begin(self, numbers: Mapping[str, float]) -> bool:
         is_early = self.clock.num_steps < _FAST_STEPS
-        is_due = time.monotonic() - self._began_at >= _INTERVAL_S
+        is_due = time.monotonic() - self._began_at >= self._interval_s
         return is_early or is_due or not all(map(isfinite, numbers.values()))

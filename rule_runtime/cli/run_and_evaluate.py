@@ -251,13 +251,20 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     `recommended`. Rules of a pack that do not apply to the run are skipped; `-v` shows why, and
     JUnit output lists them as skipped. A rule that you name with --rule must apply.
 
+    In a folder with TensorBoard's files, the scalars are evaluated. Those whose names contain
+    "loss", and no "val", "eval" or "test", are training losses.
+
     Exit status 0: no issue; 1: issue found; 2: not evaluated, a rule failed, or more than half of
     the rules that apply lack data because the hook was not configured to save it.
     """
     with mistakes():
         with printed_aside(output):
             ready_file(output_file)
-            runs = runs_at(path)
+            from rule_runtime.cli.tensorboard_files import (  # noqa: PLC0415 - loads numpy
+                tensorboard_runs,
+            )
+
+            runs = tensorboard_runs(path) or runs_at(path)
             chosen = ChosenRules.for_run(open_store(runs[0].path), rule, pack)
             _print_cautions(chosen)
             for problem in chosen.problems:
