@@ -37,14 +37,14 @@ def test_a_reward_that_is_nan_is_found_and_stops_the_script(tmp_path: Path) -> N
     assert "trained to the end" not in done.stderr + done.stdout
     assert "stop requested by NonFinite" in done.stderr
     (verdict,) = json.loads(done.stdout)
-    assert verdict["Evidence"]["Tensors"] == ["scalar/reward"]
+    assert verdict["Evidence"]["tensor"] == "scalar/reward"
 
 
 def test_a_custom_rule_evaluates_a_logged_scalar(tmp_path: Path) -> None:
     (tmp_path / "low_entropy.py").write_text(RULE)
     done = watch(tmp_path, "--rule", "low_entropy.py:LowEntropy", "--higher-is-better", "reward")
     assert done.returncode == 1, done.stderr
-    assert "stop requested by LowEntropy" in done.stderr
+    assert "stop requested by low_entropy.py:LowEntropy" in done.stderr
 
 
 def watch(folder: Path, *options: str) -> CompletedProcess[str]:
