@@ -76,9 +76,10 @@ class _LoggedScalars:
         Raises:
             TrainingStoppedError: A stop was requested, and no other hook will raise this.
         """
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            self._lock = threading.RLock()
+            self._reset()
         with self._lock:
-            if self._pid != os.getpid():
-                self._reset()
             hook = CurrentHook.of_any_framework()
             if hook is not None:
                 if self._waiting or self._run is not None:
