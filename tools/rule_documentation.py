@@ -128,11 +128,12 @@ def _name(config: CollectionConfig) -> str:
 
 
 def _packs() -> str:
-    rows = [
-        (f"`{name}`", pack.summary, str(len(pack.parameters)), ", ".join(sorted(pack.stops)))
-        for name, pack in PACKS.items()
-    ]
-    head = ("pack", "what it is for", "rules", "findings that stop a run by default")
+    rows = []
+    for name, pack in PACKS.items():
+        rules = pack.rules()
+        fatal = sorted(rule for rule in rules if rules[rule].fatal_measures)
+        rows.append((f"`{name}`", pack.summary, str(len(rules)), ", ".join(fatal)))
+    head = ("pack", "what it is for", "rules", "rules with fatal findings, which stop a run")
     return f"## Packs\n\n{_table(head, rows)}\n"
 
 
