@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -24,17 +25,23 @@ def remember_lines() -> None:
 
 def creation_line(layer: Any) -> str:
     """Return file and line at which a layer was created; "" if unknown."""
-    return _created.get(layer, "")
+    with suppress(TypeError):
+        return _created.get(layer, "")
+    return ""
 
 
 def compile_line(model: Any) -> str:
     """Return file and line at which a model got its loss and optimizer; "" if unknown."""
-    return _compiled.get(model, "")
+    with suppress(TypeError):
+        return _compiled.get(model, "")
+    return ""
 
 
 def _on_created(layer: Any, *_: Any, **__: Any) -> None:
-    _created[layer] = script_line()
+    with suppress(TypeError):  # it cannot be hashed
+        _created[layer] = script_line()
 
 
 def _on_compiled(_: Any, model: Any, *__: Any, **___: Any) -> None:
-    _compiled[model] = script_line()
+    with suppress(TypeError):
+        _compiled[model] = script_line()

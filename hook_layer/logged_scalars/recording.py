@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -67,6 +68,7 @@ class _LoggedScalars:
         self._pid = os.getpid()
         self._run: ScalarRun | None = None
         self._has_failed = False
+        self._stop: TrainingStoppedError | None = None  # requested in another thread
         self._waiting: deque[tuple[_Numbers, float | None]] = deque()
         self._first_at = 0.0
 
@@ -74,8 +76,20 @@ class _LoggedScalars:
         """Pass on logged numbers.
 
         Raises:
-            TrainingStoppedError: A stop was requested, and no other hook will raise this.
+            TrainingStoppedError: A stop was requested, and no other hook will raise this; only in
+                the main thread, since it would end no more than another one.
         """
+        is_in_main_thread = threading.current_thread() is threading.main_thread()
+        if self._stop is not None and is_in_main_thread:
+            raise self._stop
+        try:
+            self._add(numbers, step)
+        except TrainingStoppedError as error:
+            if is_in_main_thread:
+                raise
+            self._stop = error
+
+    def _add(self, numbers: _Numbers, step: float | None) -> None:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
             self._lock = threading.RLock()
             self._reset()
@@ -89,6 +103,8 @@ class _LoggedScalars:
                     self._waiting.clear()
                 if hook.is_active:
                     hook.logged.add(numbers, step)
+                else:
+                    hook.state.warn_once("scalars logged after the training are not stored")
             elif self._run is not None:
                 self._run.log(numbers, step)
             elif self._may_have_own_run():
@@ -96,11 +112,12 @@ class _LoggedScalars:
 
     def finish(self) -> None:
         """Write what still waits, at the end of a process that did not train."""
-        with self._lock:
-            if self._pid == os.getpid():
-                if self._waiting and CurrentHook.of_any_framework() is None:
-                    self._begin_own_run()
-                self._end_own_run()
+        if self._pid != os.getpid():  # a thread of the parent may have held the lock
+            return
+        with self._lock, suppress(TrainingStoppedError):
+            if self._waiting and CurrentHook.of_any_framework() is None:
+                self._begin_own_run()
+            self._end_own_run()
 
     def _may_have_own_run(self) -> bool:
         has_place = self.out_dir is not None or SessionLog.of_environment() is not None

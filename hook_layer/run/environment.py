@@ -19,8 +19,8 @@ from typing import Any, Final
 __all__ = ["environment_file", "environment_of_process", "masked"]
 
 _SCHEMA_VERSION: Final = 1
-_GIT_TIMEOUT_S: Final = 10.0
-"""Seconds that git may take: the status of a huge repository may be slow."""
+_GIT_TIMEOUT_S: Final = 2.0
+"""Seconds that git may take: the status of a huge repository may be slow, and a run waits."""
 _MASK: Final = "***"
 _MAX_ARGUMENT: Final = 4096
 """Characters of an argument that are stored; a program after `-c` may be longer."""
@@ -28,8 +28,10 @@ _WORD_OF_NAME: Final = re.compile("password|passwd|token|secret|key", re.IGNOREC
 _NAME: Final = r"[^\s=:,;'\"{?&]{0,64}(?:password|passwd|token|secret|key)[^\s=:,;'\"]{0,64}"
 _OPTION: Final = re.compile(rf"[-+]{_NAME}", re.IGNORECASE)
 """An argument whose following arguments are secrets: `--api-key VALUE`."""
-_VALUE: Final = re.compile(rf"({_NAME}['\"\])]*\s*[=:]).*", re.IGNORECASE | re.DOTALL)
-_USER_OF_URL: Final = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_VALUE: Final = re.compile(
+    rf"({_NAME}['\"\])]*\s*[=:]|(?<![^\s'\"])-{_NAME}\s).*", re.IGNORECASE | re.DOTALL
+)
+_USER_OF_URL: Final = re.compile(r"(?<=://)(?:[^/@\s]+|[^/@\s]*:[^@\s]+)(?=@)")
 _DISTRIBUTION: Final = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+?)(-py[\d.]+)?\.(dist|egg)-info")
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 
@@ -100,7 +102,7 @@ def _git() -> dict[str, Any] | None:
     commit = _output_of_git("rev-parse", "HEAD")
     if commit is None:
         return None
-    changes = _output_of_git("status", "--porcelain", "--untracked-files=no")
+    changes = _output_of_git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules")
     return {"Commit": commit.strip(), "IsDirty": None if changes is None else bool(changes)}
 
 

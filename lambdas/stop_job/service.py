@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from lambdas.contracts.stopping import OBSERVE, OPT_IN, WATCHED
 from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
@@ -134,9 +132,11 @@ class StopJobService:
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self.settings.min_rules:
             self.telemetry.info(
-                "the job continues: it did not opt in, its actions do not ask to stop it, or too "
-                "few rules found issues",
+                "the job continues: it did not opt in, its actions do not ask to stop it, its "
+                "findings are not severe enough, or too few rules found issues",
                 stop_policy=self.settings.policy,
+                stop_severity=self.settings.severity,
+                fatal_rules=sorted(reason.rule for reason in reasons if reason.is_fatal),
                 rules=sorted(reason.rule for reason in reasons),
                 agreeing_rules=sorted(rules),
                 min_rules=self.settings.min_rules,
@@ -159,10 +159,11 @@ class StopJobService:
         (run,) = registrations
         try:
             states = self.runs.load(run.root_uri, run.run_id)
-        except ClientError as error:  # the stop must not wait for its explanation
+            text = f"{findings_in_words(states)}; {reason.text}"
+        except Exception as error:  # noqa: BLE001 - the stop must not wait for its explanation
             self.telemetry.warning("the cause of the stop is not known", problem=str(error))
             return reason
-        return replace(reason, text=f"{findings_in_words(states)}; {reason.text}")
+        return replace(reason, text=text)
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
         """Return whether a rule's finding may stop jobs; always true for direct invocations."""

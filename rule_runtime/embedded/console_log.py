@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
+from contextlib import suppress
 from typing import Final
 
 from typing_extensions import Self
@@ -84,7 +86,9 @@ def _show(shown: int, chunk: bytes) -> int:
     """Write a chunk to a file descriptor; return it, or -1 if nobody reads it any more."""
     try:
         while chunk and shown >= 0:
-            chunk = chunk[os.write(shown, chunk) :]
+            select.select([], [shown], [])  # another process may have made it non-blocking
+            with suppress(BlockingIOError):
+                chunk = chunk[os.write(shown, chunk) :]
     except OSError:
         return -1
     return shown

@@ -22,10 +22,14 @@ _MAX_SAMPLES: Final = 1000
 """Samples of a session; a longer one keeps every second, fourth, ... sample."""
 _MIB: Final = 1 << 20
 _GPU_TIMEOUT_S: Final = 5.0
+_MAX_FAILURES: Final = 3
+"""Failures of nvidia-smi in a row after which it is not called any more."""
 _GPU_COMMAND: Final = (
     *("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total"),
     "--format=csv,noheader,nounits",
 )
+
+_GpuSample = dict[str, float | None]
 
 
 class SystemMetrics:
@@ -40,7 +44,7 @@ class SystemMetrics:
         self._lines: list[bytes] = []
         self._spacing = 1
         self._num_calls = 0
-        self._has_gpus = shutil.which(_GPU_COMMAND[0]) is not None
+        self._num_failures = 0 if shutil.which(_GPU_COMMAND[0]) else _MAX_FAILURES
         psutil.cpu_percent()  # the next call returns the use since this one
 
     def sample(self) -> None:
@@ -59,35 +63,49 @@ class SystemMetrics:
         self._store.put(SYSTEM_METRICS_FILE, b"".join(self._lines))
 
     def _sample(self) -> dict[str, Any]:
-        memory, disk = psutil.virtual_memory(), psutil.disk_usage(".")
+        memory, disk = psutil.virtual_memory(), None
+        with suppress(OSError):  # the folder was removed
+            disk = psutil.disk_usage(".")
         return {
             "Time": round(time.time(), 3),
             "CpuPercent": psutil.cpu_percent(),
             "MemoryBytes": memory.total - memory.available,
             "MemoryPercent": memory.percent,
-            "DiskBytes": disk.used,
-            "DiskPercent": disk.percent,
-            "Gpus": self._gpus() if self._has_gpus else [],
+            "DiskBytes": None if disk is None else disk.used,
+            "DiskPercent": None if disk is None else disk.percent,
+            "Gpus": self._gpus() if self._num_failures < _MAX_FAILURES else [],
         }
 
-    def _gpus(self) -> Sequence[dict[str, float]]:
-        with suppress(OSError, ValueError, subprocess.SubprocessError):
+    def _gpus(self) -> Sequence[_GpuSample]:
+        try:
             done = subprocess.run(  # noqa: S603 - constant arguments
                 _GPU_COMMAND, capture_output=True, text=True, timeout=_GPU_TIMEOUT_S, check=True
             )
+            self._num_failures = 0
             return gpu_samples(done.stdout)
-        self._has_gpus = False  # no driver, or a GPU that does not measure
-        return []
+        except (OSError, ValueError, subprocess.SubprocessError):  # no driver, or one that starts
+            self._num_failures += 1
+            return []
 
 
-def gpu_samples(text: str) -> list[dict[str, float]]:
+def gpu_samples(text: str) -> list[_GpuSample]:
     """Parse the lines of nvidia-smi: use in percent, used and total memory in MiB.
 
+    What a GPU does not measure, such as a part of one, is None.
+
     Raises:
-        ValueError: A GPU does not measure one of them.
+        ValueError: A line does not have these three values.
     """
-    rows = [[float(value) for value in line.split(",")] for line in text.splitlines() if line]
-    return [
-        {"Percent": use, "MemoryBytes": used * _MIB, "MemoryPercent": round(100 * used / total, 1)}
-        for use, used, total in rows
-    ]
+    samples: list[_GpuSample] = []
+    for line in filter(None, text.splitlines()):
+        use, used, total = map(_number, line.split(","))
+        share = None if used is None or not total else round(100 * used / total, 1)
+        used_bytes = None if used is None else used * _MIB
+        samples.append({"Percent": use, "MemoryBytes": used_bytes, "MemoryPercent": share})
+    return samples
+
+
+def _number(text: str) -> float | None:
+    with suppress(ValueError):
+        return float(text)
+    return None

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["lines_of"]
 
+_OF_CALL: Final = re.compile(r"_(input|output)_\d+$")
+_OF_LOGGED: Final = (SCALAR, LOGGED_STEP)
 _BEFORE_NAME: Final = re.compile(r"^|[/_]")
 _AFTER_NAME: Final = re.compile(r"[./_:]|$")
 _LAYERS, _LOSSES, _OPTIMIZERS = "layers", "losses", "optimizers"
@@ -44,10 +47,14 @@ def _found(tensor: str, lines: Mapping[str, str]) -> str:
 
 def _names_in(tensor: str) -> Iterator[str]:
     """Yield what may be the name of a layer or loss in a tensor's name, longest first."""
+    if tensor.startswith(_OF_LOGGED):
+        return
+    tensor = _OF_CALL.sub("", tensor)
     begins = [match.end() for match in _BEFORE_NAME.finditer(tensor)]
     ends = [match.start() for match in _AFTER_NAME.finditer(tensor)]
-    names = {tensor[begin:end] for begin in begins for end in ends if begin < end}
-    yield from sorted(names, key=len, reverse=True)
+    spans = [(begin, end) for begin in begins for end in ends if begin < end]
+    for begin, end in sorted(spans, key=lambda span: (span[0] - span[1], span[0])):
+        yield tensor[begin:end]
 
 
 def _only(lines: Mapping[str, str]) -> str:

@@ -9,12 +9,13 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
+from hook_layer.format.known_collections import SCALAR
 from rule_runtime.engine.evidence import ANY_MEASURE
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
+from rule_runtime.facts.logged_scalars import LOGGED_SCALARS, tolerated_scalars
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.model_inputs import MODEL_INPUT
@@ -51,10 +52,6 @@ _IGNORED: Final = "Check how labels and padding are made: -100 marks what must n
 _OF_LOSS: Final = "Loss_input_0"  # outputs of the model
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold."
-_SCALARS: Final = (f"^{SCALAR}",)
-_LOGGED: Final = (f"^{LOGGED_STEP}",)
-_MAX_NAMES: Final = 100
-"""Names of logged scalars in the memory; later ones are ignored."""
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -68,7 +65,8 @@ class NonFinite(Rule):
         * infinite inputs and outputs of layers, because masks are infinite;
         * NaN in inputs alone while the loss is finite;
         * gradients that no optimizer used, up to `patience` steps in a row;
-        * logged scalars that have not been finite yet, such as the best loss so far;
+        * logged scalars that have not been finite yet, such as the best loss so far, or that are
+          not for less than `logged_patience` steps;
         * one of several losses alone, while the gradients are finite.
 
     If the largest weight grew `max_growth` times just before, an update was too large.
@@ -76,6 +74,7 @@ class NonFinite(Rule):
     Parameters:
         patience: Number of consecutive skipped steps that is reported.
         max_growth: Growth of the largest weight between two saved steps.
+        logged_patience: Number of consecutive values of a logged scalar that is reported.
 
     What to try:
         Follow the remedy of the finding: it depends on which tensor was the first.
@@ -84,6 +83,8 @@ class NonFinite(Rule):
     # The default loss scale of 65,536 is below 1 after 17 skipped steps.
     patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
     max_growth: Annotated[float, AtLeast(1), Unit("times")] = 100.0
+    # A metric may have no value in an epoch or two, as the AUC of one class.
+    logged_patience: Annotated[int, AtLeast(1), Unit("steps")] = 3
 
     collections = saved_every(10, "optimizer_steps", "weights", "gradients", "losses")
     fatal_measures = (ANY_MEASURE,)
@@ -92,11 +93,12 @@ class NonFinite(Rule):
         """Find the first non-finite tensor.
 
         Memory: `largest`: largest finite weight of the latest saved step; `growth`: its ratio to
-        that of the step before; `finite`: logged scalars that have been finite.
+        that of the step before; see also `tolerated_scalars`.
         """
-        phases = list(_phases(step, _never_finite(step, memory)))
+        tolerated = tolerated_scalars(step, memory, self.logged_patience)
+        phases = list(_phases(step, tolerated))
         _note_growth(step, memory)
-        if all(np.isnan(rows.column("nan")).all() for _, rows in phases):
+        if not tolerated and all(np.isnan(rows.column("nan")).all() for _, rows in phases):
             raise Missing("no statistics of parameters, layers, losses or gradients were saved")
         bad = [(phase, rows, at) for phase, rows in phases for at in _not_finite(phase, rows)]
         skipped = largest_count(step, "backward_passes_since") or 0
@@ -141,22 +143,9 @@ def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
     return is_given and re.search(r"_input_\d+$", first) is not None
 
 
-def _never_finite(step: StepView, memory: Memory) -> set[str]:
-    """Return the logged scalars that have not been finite yet."""
-    logged = {SCALAR + of.removeprefix(LOGGED_STEP) for of in step.tensors(regex=_LOGGED).names}
-    if not logged:
-        return logged
-    rows = step.tensors(regex=_SCALARS)
-    are_finite = np.isfinite(finite_means(rows))
-    finite = {name for name, is_finite in zip(rows.names, are_finite, strict=True) if is_finite}
-    known = {*memory.get("finite", ()), *(finite & logged)}
-    memory["finite"] = sorted(known)[:_MAX_NAMES]
-    return logged - known
-
-
 def _phases(step: StepView, ignored: set[str]) -> Iterator[tuple[_Phase, TensorRows]]:
     """Yield the tensors of each phase, without ignored ones."""
-    losses = step.tensors(collections=("losses", "metrics", "predictions"), regex=_SCALARS)
+    losses = step.tensors(collections=("losses", "metrics", "predictions"), regex=LOGGED_SCALARS)
     losses = losses.select([name not in ignored for name in losses.names])
     gradients = step.tensors(collections=("gradients",))
     layers = step.tensors(regex=(r"_(input|output)_\d+$",))

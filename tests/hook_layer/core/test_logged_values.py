@@ -27,8 +27,8 @@ def test_the_newest_value_since_the_last_saved_step_is_saved_with_the_scripts_st
         for step in range(8):
             hook.train(W)
             hook.logged.add({"rate": 10.0 * step}, 100 + step)
-    assert stored(trial, "scalar/rate") == {0: 0.0, 3: 30.0, 6: 60.0, 8: 70.0}
-    assert stored(trial, "logged_step/rate") == {0: 100, 3: 103, 6: 106, 8: 107}
+    assert stored(trial, "scalar/rate") == {0: 0.0, 3: 30.0, 6: 60.0, 7: 70.0}
+    assert stored(trial, "logged_step/rate") == {0: 100, 3: 103, 6: 106, 7: 107}
 
 
 def test_a_value_that_is_not_finite_is_not_replaced_before_it_is_saved(

@@ -29,6 +29,10 @@ SECRET = "s3cr3t"
         ["--keys", "first", SECRET],
         [f'--config={{"lr": 1, "Password": "{SECRET}"}}'],
         [f"https://user:{SECRET}@host/path"],
+        [f"https://{SECRET}@host/path"],
+        [f"postgres://user:{SECRET}/{SECRET}@host/base"],
+        ["bash", "-c", f"python train.py --hf-token {SECRET}"],
+        [f"--api-key {SECRET}"],
         ["-c", f"import os; os.environ['HF_TOKEN'] = '{SECRET}'"],
     ],
 )

@@ -29,5 +29,7 @@ def test_the_answer_of_nvidia_smi() -> None:
         {"Percent": 97.0, "MemoryBytes": 70000 * 2**20, "MemoryPercent": 48.7},
         {"Percent": 0.0, "MemoryBytes": 4 * 2**20, "MemoryPercent": 0.0},
     ]
-    with pytest.raises(ValueError, match="could not convert"):
-        gpu_samples("[N/A], 4, 143771\n")
+    (part,) = gpu_samples("[N/A], 4, 0\n")
+    assert part == {"Percent": None, "MemoryBytes": 4 * 2**20, "MemoryPercent": None}
+    with pytest.raises(ValueError, match="unpack"):
+        gpu_samples("no devices were found\n")

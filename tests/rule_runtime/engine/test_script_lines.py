@@ -15,7 +15,14 @@ from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader
 
 LINES = {
-    "layers": {"fc": "net.py:1", "fc.1": "net.py:2", "fc.12": "net.py:3", "Net2_fc": "net.py:4"},
+    "layers": {
+        "fc": "net.py:1",
+        "fc.1": "net.py:2",
+        "fc.12": "net.py:3",
+        "Net2_fc": "net.py:4",
+        "0": "net.py:7",
+        "1": "net.py:8",
+    },
     "losses": {"MSELoss": "train.py:5", "Loss": "train.py:6"},
     "optimizers": {"SGD_0": "train.py:7", "SGD_1": "train.py:7"},
 }
@@ -39,6 +46,9 @@ def lines(folder: Path, tensor: str) -> dict[str, str] | None:
         ("fc.12_output_0", "net.py:3"),
         ("fc/weights/fc/kernel:0", "net.py:1"),
         ("MSELoss_input_0", "train.py:5"),
+        ("1_output_0", "net.py:8"),
+        ("0_input_1", "net.py:7"),
+        ("scalar/fc", None),
         ("another_layer.weight", None),
         ("", None),
     ],

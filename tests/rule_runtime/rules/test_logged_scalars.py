@@ -35,19 +35,22 @@ def logged(values: Sequence[float], *, growing: bool = False, model: bool = Fals
 
 
 def test_a_logged_scalar_that_is_not_finite_any_more_is_found() -> None:
-    *_, last = logged([1.0, NAN]).outcomes(NonFinite())
+    *_, second, last = logged([1.0, NAN, NAN, NAN]).outcomes(NonFinite())
+    assert isinstance(second, Passed)
     evidence = evidence_of(last)
     assert (evidence.tensor, evidence.is_fatal) == ("scalar/reward", True)
     assert "Look where the script computes it" in (evidence.remedy or "")
 
 
-@pytest.mark.parametrize("values", [[NAN, NAN, 1.0], [INF, INF], [1.0, 2.0]])
+@pytest.mark.parametrize(
+    "values", [[NAN, NAN, NAN, 1.0], [INF] * 4, [1.0, 2.0], [0.9, NAN, NAN, 0.9, NAN, NAN]]
+)
 def test_a_logged_scalar_may_have_no_value_at_first(values: list[float]) -> None:
     assert not any(isinstance(each, IssueFound) for each in logged(values).outcomes(NonFinite()))
 
 
 def test_a_logged_nan_is_ignored_while_the_model_is_fine() -> None:
-    outcomes = logged([1.0, NAN], model=True).outcomes(NonFinite())
+    outcomes = logged([1.0, NAN, NAN, NAN], model=True).outcomes(NonFinite())
     assert all(isinstance(each, Passed) for each in outcomes)
 
 
