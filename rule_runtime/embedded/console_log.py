@@ -18,7 +18,7 @@ CONSOLE_LOG: Final = "console.log"
 _MAX_BYTES: Final = 1 << 20
 """Bytes of output that are kept: the last ones."""
 _CHUNK_BYTES: Final = 1 << 16
-_END_S: Final = 2.0
+_END_S: Final = 5.0
 """Seconds for the rest of the output; a process that continues in the background may keep it."""
 _STDERR: Final = 2
 
