@@ -22,6 +22,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.frameworks import WATCHED
 from hook_layer.logged_scalars import readers
 from hook_layer.logged_scalars.libraries import LIBRARIES
+from hook_layer.logged_scalars.logger_runs import LoggerRuns
 from hook_layer.logged_scalars.numbers_in import numbers_in
 from hook_layer.logged_scalars.scalar_run import ScalarRun
 from hook_layer.process.process_end import at_process_end
@@ -189,7 +190,7 @@ def watch_method(kind: Any, method: str, reader: str) -> None:
         reader: Name of the function in `readers.py` that reads its arguments.
     """
     if not hasattr(getattr(kind, method), _MARK):
-        reading = _Reading(getattr(readers, reader), f"{kind.__name__}.{method}")
+        reading = _Reading(reader, f"{kind.__name__}.{method}")
         patch(kind, method, after=reading, within=_nesting)
         setattr(getattr(kind, method), _MARK, True)
 
@@ -197,15 +198,17 @@ def watch_method(kind: Any, method: str, reader: str) -> None:
 class _Reading:
     """Reads the calls of one method; logs the first failure."""
 
-    def __init__(self, reader: Callable[..., readers.Logged], name: str) -> None:
-        self._reader = reader
+    def __init__(self, reader: str, name: str) -> None:
+        self._reader: Callable[..., readers.Logged] = getattr(readers, reader)
+        self._runs = LoggerRuns(reader)
         self._name = name
         self._has_failed = False
 
     def __call__(self, _: object, *args: Any, **kwargs: Any) -> None:
-        if _nesting.depth:
-            return
         try:
+            self._runs.note(*args, **kwargs)
+            if _nesting.depth:
+                return
             values, step = self._reader(*args, **kwargs)
             numbers = numbers_in(values)
             if numbers:

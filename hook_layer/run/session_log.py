@@ -7,6 +7,7 @@ The watcher of the command reads the runs, and can ask all of them to stop.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from hook_layer.format.errors import FormatError, JobFileError, SessionFileError
 from hook_layer.format.job_file import StopFile, parse_stop_file
@@ -31,6 +32,7 @@ __all__ = [
     "FRAMEWORKS_FILE",
     "LACKING_FILE",
     "NOTES_VARIABLE",
+    "LoggerRun",
     "NotedRun",
     "SessionLog",
     "is_watched",
@@ -51,6 +53,7 @@ _IMPORTED: Final = "imported-"
 _TRAINING: Final = "training-"
 _UNWATCHED: Final = "unwatched-"
 _REASON: Final = "reason-"
+_LOGGER: Final = "logger-"
 _ENDED: Final = ".ended"
 _PROGRAM: Final = "Program"
 _RUN: Final = re.compile(r"run-([1-9][0-9]*)")
@@ -64,6 +67,20 @@ def is_watched() -> bool:
 def now_text() -> str:
     """Return the time as ISO 8601 in UTC, in seconds."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class LoggerRun(NamedTuple):
+    """A run of a logging library in a process of the session.
+
+    Attributes:
+        process: Id of the process.
+        library: The library, such as `wandb`.
+        run: What names the run there.
+    """
+
+    process: int
+    library: str
+    run: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -166,6 +183,13 @@ class SessionLog:
         with suppress(OSError):
             self._replace(f"{_REASON}{os.getpid()}", reason.encode())
 
+    def note_logger(self, logger_run: LoggerRun) -> None:
+        """Record a run of a logging library; recording it again changes nothing."""
+        content = json.dumps(logger_run).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        with suppress(OSError):
+            self._replace(f"{_LOGGER}{digest}", content)
+
     def end_run(self, name: str, end: str, details: str | None = None) -> None:
         """Record the end of a run of this process; the process may continue."""
         said = {"EndedAt": now_text(), "End": end, "Details": details}
@@ -232,6 +256,12 @@ class SessionLog:
     def runs(self) -> list[NotedRun]:
         """The runs in order of their start."""
         return [run for path in self._run_paths() if (run := self._noted(path)) is not None]
+
+    @property
+    def logger_runs(self) -> list[LoggerRun]:
+        """The runs of logging libraries that the processes logged to."""
+        paths = self._folder.glob(f"{_LOGGER}*")
+        return [LoggerRun(*json.loads(path.read_bytes())) for path in paths]
 
     @property
     def num_not_watched(self) -> int:

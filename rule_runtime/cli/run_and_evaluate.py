@@ -34,6 +34,7 @@ from rule_runtime.configuration.applicability import applies
 from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.exporting.targets import Target, chosen_targets
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
@@ -128,6 +129,14 @@ _LogConsole = Annotated[
         help="Keep the last MiB of the command's output in console.log. It then writes to a pipe.",
     ),
 ]
+_Export = Annotated[
+    list[Target] | None,
+    typer.Option(
+        show_default=False,
+        help="Add the findings at the end to W&B, MLflow, TensorBoard or the log of GitHub Actions,"
+        " which is on by default there. Repeat it for several.",
+    ),
+]
 _Notify = Annotated[
     str | None,
     typer.Option(
@@ -151,6 +160,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     max_runs: _MaxRuns = 32,
     ranks: _Ranks = RanksOption.AUTO,
     notify: _Notify = None,
+    export: _Export = None,
     log_console: _LogConsole = False,
     loss: _Losses = None,
     higher_is_better: _HigherIsBetter = None,
@@ -200,6 +210,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
                 keeps_console=log_console,
                 losses=loss or (),
                 higher_is_better=higher_is_better or (),
+                exports=chosen_targets(export or ()),
             )
             watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
             status = watched.run()

@@ -19,7 +19,7 @@ from hook_layer.format.paths import ENVIRONMENT_FILE
 from hook_layer.format.session_file import SessionFile
 from hook_layer.frameworks import WATCHED
 from hook_layer.run.environment import environment_file, masked
-from hook_layer.run.session_log import SessionLog, now_text
+from hook_layer.run.session_log import LoggerRun, SessionLog, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
@@ -42,6 +42,8 @@ from rule_runtime.embedded.system_metrics import SystemMetrics
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.exporting.session_findings import session_findings
+from rule_runtime.exporting.targets import Target, export
 
 __all__ = ["BY_SIGNAL", "INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
 
@@ -71,6 +73,7 @@ class RunOptions:
         keeps_console: Whether the session keeps the command's output.
         losses: Names of logged scalars that are losses.
         higher_is_better: Names of logged scalars of which higher values are better.
+        exports: Where the findings are exported at the end.
     """
 
     out_dir: str | None
@@ -85,6 +88,7 @@ class RunOptions:
     keeps_console: bool = False
     losses: Sequence[str] = ()
     higher_is_better: Sequence[str] = ()
+    exports: Sequence[Target] = ()
 
 
 class WatchedSession:
@@ -101,6 +105,7 @@ class WatchedSession:
 
     why_nothing = ""
     _num_not_watched = 0
+    _logger_runs: Sequence[LoggerRun] = ()
 
     def __init__(
         self,
@@ -153,6 +158,7 @@ class WatchedSession:
             raise
         finally:
             self._messages.close()
+        self._export()
         if end.failure is not None:
             self._messages.line(f"not evaluated to the end: {end.failure}")
         if end.passed_on is not None:
@@ -176,6 +182,11 @@ class WatchedSession:
         judge = LiveJudge(open_store("memory://no-run"), self._rules)
         judge.look(is_over=True)
         return judge.states
+
+    def _export(self) -> None:
+        for target in self._options.exports if self.runs else ():
+            findings = session_findings(self.path, self.runs, self._logger_runs, target.value)
+            export(target, findings, self._messages.line)
 
     def _watch(self) -> ProcessEnd:
         with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
@@ -210,6 +221,7 @@ class WatchedSession:
             finally:
                 judge.end(status)
             self._num_not_watched = notes.num_not_watched
+            self._logger_runs = notes.logger_runs
             self.why_nothing = why_nothing(notes, end.status)
         return end
 
