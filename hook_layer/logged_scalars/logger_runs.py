@@ -40,7 +40,8 @@ class LoggerRuns:
 def _wandb(run: Any, _: Any) -> dict[str, str]:
     if run.disabled:
         return {}
-    return {"id": run.id, "project": run.project, "entity": run.entity}
+    names = {"id": run.id, "project": run.project, "entity": run.entity}
+    return {**names, "dir": run.settings.root_dir, "mode": run.settings.mode}
 
 
 def _mlflow(client: Any, run_id: Any) -> dict[str, str]:

@@ -133,8 +133,8 @@ _Export = Annotated[
     list[Target] | None,
     typer.Option(
         show_default=False,
-        help="Add the findings at the end to W&B, MLflow, TensorBoard or the log of GitHub Actions,"
-        " which is on by default there. Repeat it for several.",
+        help="Add the findings at the end to github (Actions; on by default there), mlflow, "
+        "tensorboard or wandb. Repeat it for several.",
     ),
 ]
 _Notify = Annotated[

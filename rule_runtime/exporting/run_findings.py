@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from rule_runtime.diagnosis.diagnosis import diagnosis_of_states, symptoms_of
 from rule_runtime.engine.state import EvaluationState
@@ -36,6 +36,7 @@ class RunFindings:
         headline: The cause; without a known cause, the earliest finding; "" without findings.
         change: What to change.
         line: File and line of the script to change; "" if unknown.
+        has_failed: Whether the run did not complete.
         findings: The findings in order of time.
         logger_run: What names the script's own run in the tool; empty if it is unknown.
     """
@@ -45,35 +46,27 @@ class RunFindings:
     headline: str = ""
     change: str = ""
     line: str = ""
+    has_failed: bool = False
     findings: tuple[Finding, ...] = ()
     logger_run: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of_states(
-        cls,
-        states: Mapping[str, EvaluationState],
-        name: str,
-        folder: str,
-        logger_run: Mapping[str, str],
-    ) -> RunFindings:
-        """Return the findings in the states of rules."""
+    def of_states(self, states: Mapping[str, EvaluationState]) -> RunFindings:
+        """Return the run with the findings in the states of rules."""
         symptoms = symptoms_of({rule: state.evidence for rule, state in states.items()})
         if not symptoms:
-            return cls(name, folder, logger_run=logger_run)
+            return self
         symptoms.sort(key=lambda symptom: symptom.evidence.first_step)
-        findings = tuple(
-            Finding(each.name, each.evidence.first_step, each.evidence.sentence)
-            for each in symptoms
-        )
         diagnosis = diagnosis_of_states(states)
         if diagnosis is None:
             evidence = symptoms[0].evidence
-            line = (evidence.lines or {}).get("tensor", "")
             headline, change = symptoms[0].line, evidence.remedy
+            line = (evidence.lines or {}).get("tensor", "")
         else:
-            line = diagnosis.first.line
             headline, change = diagnosis.headline, diagnosis.first.change
-        return cls(name, folder, headline, change, line, findings, logger_run)
+            line = diagnosis.first.line
+        found = ((each.name, each.evidence.first_step, each.evidence.sentence) for each in symptoms)
+        findings = tuple(Finding(*each) for each in found)
+        return replace(self, headline=headline, change=change, line=line, findings=findings)
 
     @property
     def advice(self) -> str:
@@ -85,8 +78,10 @@ class RunFindings:
         """The findings as Markdown: the cause, the change, and a table."""
         if not self.findings:
             return f"**{_cell(self.name)}**: no issue found"
-        rows = [f"| {_cell(each.rule)} | {each.step} | {_cell(each.sentence)} |"
-                for each in self.findings]  # fmt: skip
+        rows = [
+            f"| {_cell(rule)} | {step} | {_cell(sentence)} |"
+            for rule, step, sentence in self.findings
+        ]
         heading = f"**{_cell(self.name)}**: {_cell(self.headline)}\n\nChange: {_cell(self.advice)}"
         return "\n".join([heading, "", "| rule | first step | finding |", "|---|---|---|", *rows])
 
@@ -97,4 +92,4 @@ def _cell(text: str) -> str:
     return "".join(f"\\{each}" if each in _SPECIAL else each for each in one_line)
 
 
-_SPECIAL = frozenset("\\`*_[]<>|#&!")
+_SPECIAL: Final = frozenset("\\`*_[]<>|#&!")

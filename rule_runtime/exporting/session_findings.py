@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from hook_layer.format.session_file import SessionRun
 from hook_layer.run.session_log import LoggerRun
@@ -11,6 +12,8 @@ from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.exporting.run_findings import RunFindings
 
 __all__ = ["session_findings"]
+
+_COMPLETED: Final = "Completed"
 
 
 def session_findings(
@@ -27,12 +30,12 @@ def session_findings(
     session = Path(folder).name
     of_library = [each for each in logged if each.library == library]
     return [
-        RunFindings.of_states(
-            each.states,
-            session if len(runs) == 1 else f"{session}-{each.run.name}",
-            folder,
-            _logger_run(each.run, of_library),
-        )
+        RunFindings(
+            name=session if len(runs) == 1 else f"{session}-{each.run.name}",
+            folder=folder,
+            has_failed=each.run.end not in {None, _COMPLETED},
+            logger_run=_logger_run(each.run, of_library),
+        ).of_states(each.states)
         for each in runs
     ]
 
