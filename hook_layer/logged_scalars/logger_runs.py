@@ -10,6 +10,8 @@ from hook_layer.run.session_log import LoggerRun, SessionLog
 
 __all__ = ["LoggerRuns"]
 
+_NameRun = Callable[[Any, Any], dict[str, str]]
+
 
 class LoggerRuns:
     """The runs of the logging libraries in this process.
@@ -19,7 +21,7 @@ class LoggerRuns:
     """
 
     def __init__(self, reader: str) -> None:
-        self._library, self._run = _RUNS.get(reader, ("", None))
+        self._library, self._run = _RUNS.get(reader, _NO_RUN)
         self._seen: set[tuple[int, int, Any]] = set()
 
     def note(self, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +56,8 @@ def _summary_writer(writer: Any, _: Any) -> dict[str, str]:
 
 
 _MLFLOW: Final = "mlflow"
-_RUNS: Final[Mapping[str, tuple[str, Callable[[Any, Any], dict[str, str]]]]] = {
+_NO_RUN: Final = "", None
+_RUNS: Final[Mapping[str, tuple[str, _NameRun | None]]] = {
     "mlflow_batch": (_MLFLOW, _mlflow),
     "mlflow_metric": (_MLFLOW, _mlflow),
     "summary_scalar": ("tensorboard", _summary_writer),

@@ -34,7 +34,7 @@ LINE_OF_OPTIMIZER = 6
 def watch(folder: Path, *options: str, **variables: str) -> CompletedProcess[str]:
     (folder / "work").mkdir()
     (folder / "work" / "train.py").write_text(SCRIPT)
-    command = [STEPWATCH, "run", "--output", "json", "--out-dir", "out", *options]
+    command: list[str | Path] = [STEPWATCH, "run", "--output", "json", "--out-dir", "out", *options]
     env = {**os.environ, **variables}
     return completed([*command, "--", "train.py"], cwd=folder / "work", env=env)
 
