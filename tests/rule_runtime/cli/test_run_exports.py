@@ -85,7 +85,7 @@ def test_names_from_files_add_no_annotation_and_no_markup(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     attack = "a,b:\n::error::c | <img> 100%"
     finding = Finding("NonFinite", 3, attack)
-    export_run(RunFindings("out,1", "runs/out", attack, "Fix it.", "", (finding,)))
+    export_run(RunFindings("out,1", "runs/out", attack, "Fix it.", findings=(finding,)))
     (line,) = capsys.readouterr().out.splitlines()
     assert line == (
         "::error title=Stepwatch%3A out%2C1::a,b: ::error::c | <img> 100%25. Change: Fix it."
