@@ -52,9 +52,11 @@ def subscriber(target: LocalTarget) -> Callable[[], list[dict[str, Any]]]:
     sqs, events = target.client("sqs"), target.client("events")
     url = sqs.create_queue(QueueName="somebody-elses-queue")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    events.put_rule(
-        Name="somebody-else", EventPattern=json.dumps({"source": ["stepwatch.debugger"]})
-    )
+    pattern = {
+        "source": ["stepwatch.debugger"],
+        "detail-type": ["SageMaker Training Job State Change"],
+    }
+    events.put_rule(Name="somebody-else", EventPattern=json.dumps(pattern))
     events.put_targets(Rule="somebody-else", Targets=[{"Id": "queue", "Arn": arn["QueueArn"]}])
 
     def received() -> list[dict[str, Any]]:
