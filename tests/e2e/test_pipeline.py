@@ -187,10 +187,12 @@ class KillAt:
 
 
 def is_of_a_function(arguments: tuple[Any, ...]) -> bool:
-    """Tell status events from the emulator's own events of its bucket."""
+    """Tell status events from summaries, and from the emulator's own events of its bucket."""
     events = arguments[0] if arguments and isinstance(arguments[0], list) else []
     sources = {event.get("Source") for event in events if isinstance(event, dict)}
-    return not sources - {None} or "stepwatch.debugger" in sources
+    kinds = {event.get("DetailType") for event in events if isinstance(event, dict)}
+    is_status = "stepwatch.debugger" in sources and "Stepwatch Job Summary" not in kinds
+    return not sources - {None} or is_status
 
 
 @table(
