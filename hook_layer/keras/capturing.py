@@ -16,7 +16,7 @@ from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import CaptureTensors, PlannedTensors, TensorSource
 from hook_layer.guard import guarded
 from hook_layer.keras.collections import find_layers
-from hook_layer.keras.creation_lines import compile_line, creation_line
+from hook_layer.keras.creation_lines import COMPILED, CREATED
 from hook_layer.keras.names import ModelNames
 
 __all__ = ["KerasTensors", "ModelCapture"]
@@ -99,9 +99,9 @@ class ModelCapture(Part):
             manager = self._collector.manager
             find_layers(manager, known[1].layers)
             for name, layer in known[1].layers.items():
-                manager.note_line("layers", name, creation_line(layer))
+                manager.note_line("layers", name, CREATED.line_of(layer))
             for kind in ("losses", "optimizers"):  # `compile` is given both, often as names
-                manager.note_line(kind, model.name, compile_line(model))
+                manager.note_line(kind, model.name, COMPILED.line_of(model))
         return known[1]
 
     @guarded("variables")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-__all__ = ["script_line"]
+__all__ = ["ScriptLines", "script_line"]
 
 _OURS: Final = str(Path(__file__).parents[1])
 _LIBRARIES: Final = (*(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib")), _OURS)
@@ -27,6 +29,28 @@ def script_line() -> str:
             return ""
         frame = frame.f_back
     return f"{file}:{frame.f_lineno}"
+
+
+class ScriptLines:
+    """Lines of the script at which something happened to objects, which are referenced weakly.
+
+    Objects that cannot be hashed have none.
+    """
+
+    def __init__(self) -> None:
+        self._lines: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+    def remember(self, of: Any, *, is_latest: bool = False) -> None:
+        """Remember the present line for an object; without `is_latest`, an earlier one stays."""
+        with suppress(TypeError):
+            if is_latest or of not in self._lines:
+                self._lines[of] = script_line()
+
+    def line_of(self, of: Any) -> str:
+        """Return file and line of an object; "" if unknown."""
+        with suppress(TypeError):
+            return self._lines.get(of, "")
+        return ""
 
 
 @lru_cache(maxsize=1024)

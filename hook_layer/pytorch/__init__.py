@@ -30,7 +30,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
 from hook_layer.pytorch.collections import DEFAULTS, Collection
-from hook_layer.pytorch.creation_lines import remember_lines_of_layers
+from hook_layer.pytorch.creation_lines import remember_layers
 from hook_layer.pytorch.events import TorchEvents
 from hook_layer.pytorch.gradient_stops import GradientStops
 from hook_layer.pytorch.loop_state import LoopState
@@ -292,7 +292,7 @@ class Hook(OriginalHook, _TorchHook):
             self._tensors.capture({f"gradient/{name}": gradient})
 
 
-remember_lines_of_layers()  # scripts create their models before the hook, or after it
+remember_layers()  # scripts create their models before the hook, or after it
 Hook.current = CurrentHook(Hook)
 get_hook = Hook.current.get_hook
 set_hook = Hook.current.set_hook

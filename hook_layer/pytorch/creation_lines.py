@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from torch import nn
 from torch.nn.modules.module import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from torch.optim.optimizer import Optimizer
 
-from hook_layer.process.script_lines import script_line
+from hook_layer.process.script_lines import ScriptLines
 from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.wrappers import is_a_key
 
-__all__ = ["creation_line", "remember_line", "remember_lines_of_layers"]
+__all__ = ["CREATED", "remember_layers"]
 
-_lines: Final[WeakKeyDictionary[nn.Module | Optimizer, str]] = WeakKeyDictionary()
+CREATED: Final = ScriptLines()
+"""The lines at which layers and optimizers were created."""
 _handles: Final[list[Any]] = []
 
 
-def remember_lines_of_layers() -> None:
+def remember_layers() -> None:
     """Remember the lines of all modules that the script creates from now on.
 
     A module registers its parameters while it is created, so that they have its line. One without
@@ -36,25 +34,11 @@ def remember_lines_of_layers() -> None:
         _handles.append(own_hooks.register(register_own, _on_parameter))
 
 
-def remember_line(created: nn.Module | Optimizer) -> None:
-    """Remember the present line of the script for an object that was just created."""
-    with suppress(TypeError):  # it cannot be hashed
-        if created not in _lines:
-            _lines[created] = script_line()
-
-
-def creation_line(created: nn.Module | Optimizer) -> str:
-    """Return file and line at which an object was created; "" if unknown."""
-    with suppress(TypeError):
-        return _lines.get(created, "")
-    return ""
-
-
 def _on_parameter(module: nn.Module, _: str, __: Any) -> None:
     if is_a_key(module):
-        remember_line(module)
+        CREATED.remember(module)
 
 
 def _on_child(_: nn.Module, __: str, child: Any) -> None:
     if isinstance(child, nn.Module) and is_a_key(child):
-        remember_line(child)
+        CREATED.remember(child)

@@ -39,7 +39,7 @@ from hook_layer.pytorch.activation_functions import ActivationFunctions
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, layer_kinds, of_functions
-from hook_layer.pytorch.creation_lines import creation_line
+from hook_layer.pytorch.creation_lines import CREATED
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
@@ -123,7 +123,7 @@ class TorchCapture(Part):
             self._num_kinds = len(names)
             manager.layers.update(layer_kinds(names))
             for module, name in names.items():
-                manager.note_line("layers", name, creation_line(module))
+                manager.note_line("layers", name, CREATED.line_of(module))
 
     def _on_step_begins(self, _: StepBegins) -> None:
         self._gradients.begin_step()
@@ -293,7 +293,7 @@ class TorchCapture(Part):
         """Note where the script creates an optimizer; if that is unknown, where it steps."""
         if id(optimizer) not in self._optimizers:
             name = f"{type(optimizer).__name__}_{len(self._optimizers)}"
-            line = creation_line(optimizer) or script_line()
+            line = CREATED.line_of(optimizer) or script_line()
             self._collector.manager.note_line("optimizers", name, line)
             self._optimizers.add(id(optimizer))
 

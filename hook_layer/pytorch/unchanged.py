@@ -26,7 +26,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall, prepare_scripting
-from hook_layer.pytorch.creation_lines import remember_line
+from hook_layer.pytorch.creation_lines import CREATED
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopObserver
 from hook_layer.pytorch.model_search import (
@@ -153,7 +153,7 @@ class Trainings:
         self._newest.on_compiled(module)
 
     def _on_optimizer_made(self, optimizer: Optimizer) -> None:
-        remember_line(optimizer)
+        CREATED.remember(optimizer)
         are_others = [search.begins_another_training(optimizer) for search in self._searches]
         if all(are_others):
             hooks = [search.hook for search in self._searches if search.is_watching]
