@@ -24,7 +24,7 @@ from hook_layer.errors import (
 )
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile, LayerKind
 from hook_layer.format.known_collections import KNOWN_COLLECTIONS
-from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import WITHOUT_TRAINING, ModeKeys
 
 __all__ = ["CollectionManager", "OnMistake", "SummaryPlan", "TensorPlan"]
 
@@ -156,7 +156,7 @@ class CollectionManager(CollectionSet):
         """
         self._prepare(on_mistake)
         self._note_save_configs()
-        skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
+        skip = OF_TRAINING if mode in WITHOUT_TRAINING else ()
         return tuple(
             collection
             for collection in self._saved

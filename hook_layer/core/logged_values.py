@@ -15,7 +15,7 @@ from hook_layer.core.recorder import Recorder
 from hook_layer.core.state import HookState, Part
 from hook_layer.core.tensor_capture import PlannedTensors
 from hook_layer.format.known_collections import KNOWN_COLLECTIONS, LOGGED, LOGGED_STEP, SCALAR
-from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import WITHOUT_TRAINING
 
 __all__ = ["LoggedValues"]
 
@@ -24,7 +24,6 @@ _MAX_NAMES: Final = 1000
 _PLAN: Final = TensorPlan(raw=True, summaries=SummaryPlan(scalar=True))
 _STEP_PLAN: Final = TensorPlan(raw=True)
 _RANK: Final = r"(?i)(?:rank|worker|gpu|device|proc(?:ess)?)[_/:.-]?0*{}(?!\d)"
-_WITHOUT_WEIGHT_CHANGES: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 class LoggedValues(Part):
@@ -82,7 +81,7 @@ class LoggedValues(Part):
     def on_step_ends(self, _: StepEnds) -> None:
         """Save the values in a saved training step."""
         record = self._recorder.record
-        is_training = record is not None and record.mode not in _WITHOUT_WEIGHT_CHANGES
+        is_training = record is not None and record.mode not in WITHOUT_TRAINING
         if self._waiting and is_training and not self._recorder.is_step_unsaved:
             self._recorder.capture_own(self._take())
 

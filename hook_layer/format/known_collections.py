@@ -9,7 +9,14 @@ from typing import Final
 
 from hook_layer.errors import misspelled
 
-__all__ = ["KNOWN_COLLECTIONS", "LOGGED", "LOGGED_STEP", "SCALAR", "meant_collection"]
+__all__ = [
+    "KNOWN_COLLECTIONS",
+    "LOGGED",
+    "LOGGED_STEP",
+    "OF_LOGGED",
+    "SCALAR",
+    "meant_collection",
+]
 
 LOGGED: Final = "logged"
 """Collection of the scalars that a script logs or saves."""
@@ -17,6 +24,8 @@ SCALAR: Final = "scalar/"
 """Prefix of their names."""
 LOGGED_STEP: Final = "logged_step/"
 """Prefix of the script's own step of each logged scalar."""
+OF_LOGGED: Final = (SCALAR, LOGGED_STEP)
+"""Prefixes of names that a script chooses: they may contain those of layers or weights."""
 
 # Tensors of XGBoost's hook contain feature names, and SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"

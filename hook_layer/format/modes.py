@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
-__all__ = ["ModeKeys"]
+__all__ = ["WITHOUT_TRAINING", "ModeKeys"]
 
 
 class ModeKeys(Enum):
@@ -14,3 +15,7 @@ class ModeKeys(Enum):
     EVAL = 2
     PREDICT = 3
     GLOBAL = 4
+
+
+WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
+"""Modes in which no optimizer steps."""

@@ -13,6 +13,7 @@ from hook_layer.configuration.hook_json import HookConfiguration
 from hook_layer.configuration.hook_setup import FrameworkDefaults, HookArguments, set_up
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.workers import Workers
+from hook_layer.format.known_collections import KNOWN_COLLECTIONS
 
 __all__ = ["ScalarRun"]
 
@@ -51,7 +52,7 @@ class ScalarRun(BaseHook):
             CollectionKeys.DEFAULT: (),
             CollectionKeys.ALL: (),
             CollectionKeys.LOSSES: (),
-            CollectionKeys.METRICS: ("^scalar/",),
+            CollectionKeys.METRICS: (KNOWN_COLLECTIONS[CollectionKeys.METRICS],),
         },
         always_saved=(CollectionKeys.METRICS,),
         save_interval=1,

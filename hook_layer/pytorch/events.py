@@ -39,6 +39,7 @@ from hook_layer.core.events import (
 )
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
+from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.process.process_end import ProcessEnd
 from hook_layer.pytorch import own_hooks
@@ -56,7 +57,6 @@ from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.ranks import PIPELINE_MODULE, TorchRanks, is_inferring_shapes
 from hook_layer.pytorch.steps import (
     MANY_OTHERS,
-    WITHOUT_TRAINING,
     FollowedSteps,
     Pass,
     StepBounds,

@@ -17,14 +17,13 @@ from hook_layer.core.clock import StepClock
 from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.errors import HookConfigurationError
-from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import WITHOUT_TRAINING, ModeKeys
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.modules import RegisteredModules
 
 __all__ = [
     "MANY_OTHERS",
-    "WITHOUT_TRAINING",
     "FollowedSteps",
     "LossOwnership",
     "ModeOfPass",
@@ -41,8 +40,6 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 
-WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
-"""Modes in which no optimizer steps."""
 _PATIENCE: Final = 10  # steps of other optimizers, per registered optimizer
 _MOST_WRAPPERS: Final = 8
 _ADVISED_AFTER: Final = 5  # steps of an optimizer

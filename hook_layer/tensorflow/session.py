@@ -12,7 +12,7 @@ from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.core.events import HookCloses
 from hook_layer.core.hook import BaseHook
 from hook_layer.errors import HookConfigurationError
-from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.tensorflow.collections import Collection, name_of
 from hook_layer.tensorflow.graph import Graphs, graph_variables
@@ -21,7 +21,6 @@ __all__ = ["SessionEvents"]
 
 _OURS: Final = "_stepwatch_hook"
 _MAX_KNOWN: Final = 8
-_WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]  # unknown to mypy
@@ -207,11 +206,11 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
 
     def _due_key(self, graph: Any) -> tuple[Any, ...]:
         members = ((each.name, len(each.tensor_names)) for each in self.collector.due)
-        return id(graph), self.mode in _WITHOUT_TRAINING, self.collection_manager.version, *members
+        return id(graph), self.mode in WITHOUT_TRAINING, self.collection_manager.version, *members
 
     def _is_wanted(self, name: str) -> bool:
         """Return whether a tensor is due in this step; what is of training never is in another."""
-        if self.mode in _WITHOUT_TRAINING:
+        if self.mode in WITHOUT_TRAINING:
             collections = map(self.collection_manager.get, OF_TRAINING)
             if any(collection.has_tensor_name(name) for collection in collections):
                 return False

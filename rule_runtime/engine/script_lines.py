@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
+from hook_layer.format.known_collections import OF_LOGGED
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["lines_of"]
 
 _OF_CALL: Final = re.compile(r"_(input|output)_\d+$")
-_OF_LOGGED: Final = (SCALAR, LOGGED_STEP)
 _BEFORE_NAME: Final = re.compile(r"^|[/_]")
 _AFTER_NAME: Final = re.compile(r"[./_:]|$")
 _LAYERS, _LOSSES, _OPTIMIZERS = "layers", "losses", "optimizers"
@@ -47,7 +46,7 @@ def _found(tensor: str, lines: Mapping[str, str]) -> str:
 
 def _names_in(tensor: str) -> Iterator[str]:
     """Yield what may be the name of a layer or loss in a tensor's name, longest first."""
-    if tensor.startswith(_OF_LOGGED):
+    if tensor.startswith(OF_LOGGED):
         return
     tensor = _OF_CALL.sub("", tensor)
     begins = [match.end() for match in _BEFORE_NAME.finditer(tensor)]

@@ -13,7 +13,7 @@ from hook_layer.format.collections_file import (
     parse_collections,
 )
 from hook_layer.format.errors import FormatError
-from hook_layer.format.known_collections import LOGGED_STEP, SCALAR
+from hook_layer.format.known_collections import OF_LOGGED
 from hook_layer.format.paths import (
     COLLECTIONS_PREFIX,
     collections_key,
@@ -36,7 +36,6 @@ DEFAULT_REGEXES: Final = {
 """Patterns of the built-in collections for files that define none (as in PyTorch)."""
 
 _OF_MODELS: Final = ("biases", "weights")
-_LOGGED: Final = (SCALAR, LOGGED_STEP)
 _PARALLEL_GETS: Final = 8
 
 _logger = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ def members(
     found = {name for name in names if name in listed}
     rest = [name for name in names if name not in found]
     if collection in _OF_MODELS:
-        rest = [name for name in rest if not name.startswith(_LOGGED)]
+        rest = [name for name in rest if not name.startswith(OF_LOGGED)]
     for pattern in patterns if rest else ():
         found |= matcher.found_in(pattern, rest)
     return found
