@@ -24,6 +24,7 @@ __all__ = [
     "diagnosis_of_states",
     "findings_in_words",
     "symptoms_of",
+    "with_line",
 ]
 
 _WORKER: Final = "worker_"
@@ -89,30 +90,28 @@ class Explanation:
     @property
     def change(self) -> str:
         """What to change."""
-        if self._stop is not None:
-            return f"Remove what stops the gradient: {self._stop}."
-        if self.cause.is_of_scale and self.on_scale:
-            return self.on_scale
-        return self.cause.change or self.shown_by.evidence.remedy
+        return self._change_elsewhere or self.cause.change or self.shown_by.evidence.remedy
 
     @property
-    def _stop(self) -> str | None:
+    def _change_elsewhere(self) -> str:
+        """What to change at another place than the cause names; "" for nothing."""
         stops = (symptom.evidence.stopped_by for symptom in self.symptoms)
-        return next(filter(None, stops), None) if self.cause.is_of_gradients else None
+        if self.cause.is_of_gradients and (stop := next(filter(None, stops), None)):
+            return f"Remove what stops the gradient: {stop}."
+        return self.on_scale if self.cause.is_of_scale else ""
 
     @property
     def line(self) -> str:
         """File and line of the script to change; "" if unknown, or if the change names it."""
+        if self._change_elsewhere:
+            return ""
         kind = self.cause.line_of or ("tensor" if self.cause.is_of_tensor else "")
-        line = (self.shown_by.evidence.lines or {}).get(kind, "")
-        is_elsewhere = self._stop is not None or (self.cause.is_of_scale and self.on_scale)
-        return "" if is_elsewhere else line
+        return (self.shown_by.evidence.lines or {}).get(kind, "")
 
     @property
     def advice(self) -> str:
         """What to change, with the line to change."""
-        text = f"{self.change.rstrip('.')} ({self.line})." if self.line else self.change
-        return " ".join(text.split())
+        return with_line(self.change, self.line)
 
 
 @dataclass(frozen=True)
@@ -169,6 +168,12 @@ class Diagnosis:
             "OtherCauses": [one.cause.name for one in further],
             "OtherFindings": [symptom.name for symptom in self.others],
         }
+
+
+def with_line(change: str, line: str) -> str:
+    """Return what to change, with the line to change if it is known."""
+    text = f"{change.rstrip('.')} ({line})." if line else change
+    return " ".join(text.split())  # names come from files
 
 
 def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:

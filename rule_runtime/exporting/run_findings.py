@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from rule_runtime.diagnosis.diagnosis import diagnosis_of_states, symptoms_of
+from rule_runtime.diagnosis.diagnosis import diagnosis_of_states, symptoms_of, with_line
 from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["Finding", "RunFindings"]
@@ -71,7 +71,7 @@ class RunFindings:
     @property
     def advice(self) -> str:
         """What to change, with the line to change."""
-        return f"{self.change.rstrip('.')} ({self.line})." if self.line else self.change
+        return with_line(self.change, self.line)
 
     @property
     def markdown(self) -> str:
