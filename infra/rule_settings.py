@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from infra.settings import SettingError, SeveralMistakesError, from_text
 
@@ -31,13 +31,13 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 CHECKER = "rule_runtime.engine.check_parameters"
 # Runs in another process, because infra must not import the rules.
-TELL_PACKS = """
+PRINT_PACKS = """
 import json
 from rule_runtime.configuration.packs import PACKS
-def told(given):
+def plain(given):
     return {k: ",".join(v) if isinstance(v, tuple) else v for k, v in given.items()}
 packs = {
-    pack.name: {rule: told(given) for rule, given in pack.parameters.items()}
+    pack.name: {rule: plain(given) for rule, given in pack.parameters.items()}
     for pack in PACKS.values()
 }
 print(json.dumps(packs))
@@ -70,16 +70,8 @@ class RuleConfiguration:
         return json.dumps({"rule_to_invoke": self.rule_to_invoke, **self.parameters})
 
 
-@dataclass(frozen=True)
-class RulePack:
-    """Rules that are used together.
-
-    Attributes:
-        parameters: The rules by name, each with its parameters that differ from the default.
-    """
-
-    name: str
-    parameters: Mapping[str, Mapping[str, Any]]
+RulePack: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Rules that are used together, each with its parameters that differ from the default."""
 
 
 def pack_of(value: Any) -> RulePack | None:
@@ -96,8 +88,8 @@ def pack_of(value: Any) -> RulePack | None:
 def _pack_named(value: Any) -> RulePack | None:
     if not isinstance(value, str) or not PACK_NAME.fullmatch(value):
         return None
-    pack = json.loads(query_rules(("-c", TELL_PACKS), "")).get(value)
-    return None if pack is None else RulePack(value, pack)
+    pack: RulePack | None = json.loads(query_rules(("-c", PRINT_PACKS), "")).get(value)
+    return pack
 
 
 def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
@@ -191,7 +183,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
     packs = [pack for _, pack in entries if pack is not None]
     if len(packs) > 1:
         raise SettingError("one pack, with rules next to it")
-    of_pack = dict(packs[0].parameters) if packs else {}
+    of_pack = dict(packs[0]) if packs else {}
     own = [pair for entry, pack in entries if pack is None for pair in _pairs_of(entry)]
     pairs = [(name, _with_those_of_pack(given, of_pack.get(name))) for name, given in own]
     named = {name for name, _ in own}

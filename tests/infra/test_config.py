@@ -292,7 +292,7 @@ def test_a_name_of_a_pack_can_be_given_to_another_rule() -> None:
 
 
 def test_packs_that_cannot_be_asked_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_settings, "TELL_PACKS", "raise SystemExit('no packs today')")
+    monkeypatch.setattr(rule_settings, "PRINT_PACKS", "raise SystemExit('no packs today')")
     with pytest.raises(RuleCheckError, match="no packs today"):
         read(rules="recommended")
 
