@@ -70,7 +70,10 @@ class EventBus:
 
 def bounded(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a member of an event, with texts of limited length."""
-    return {
-        name: value[:_MAX_TEXT] if isinstance(value, str) else value
-        for name, value in content.items()
-    }
+    return {name: _bounded(value) for name, value in content.items()}
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    return bounded(value) if isinstance(value, dict) else value

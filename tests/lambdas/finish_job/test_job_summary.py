@@ -49,6 +49,7 @@ def test_it_is_published_when_all_rules_have_a_verdict(found: Pipeline) -> None:
             "Step": 2,
             "Tensor": "gradient/conv.weight",
             "Worker": "worker_0",
+            "Line": "",
             "Change": json.loads(found.state_item()["evidence"]["S"])["remedy"],
             "Explains": [RULE],
             "OtherCauses": [],
