@@ -187,7 +187,7 @@ class KillAt:
 
 
 def is_of_a_function(arguments: tuple[Any, ...]) -> bool:
-    """Tell status events from summaries, and from the emulator's own events of its bucket."""
+    """Return whether these are status events, no summaries or events of the emulator's bucket."""
     events = arguments[0] if arguments and isinstance(arguments[0], list) else []
     sources = {event.get("Source") for event in events if isinstance(event, dict)}
     kinds = {event.get("DetailType") for event in events if isinstance(event, dict)}

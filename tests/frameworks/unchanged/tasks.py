@@ -33,6 +33,7 @@ class Task:
         environment: Kind of the environment that it runs in.
         variables: Environment variables that it runs with.
         lines: What stands in the lines of its layers, losses and optimizers.
+        logs_at_end: Whether the framework logs scalars after the last step, which has them then.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Task:
     environment: str = "frameworks"
     variables: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    logs_at_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def _keras(backend: str) -> Task:
             "losses": "model.compile(",
             "optimizers": "model.compile(",
         },
+        logs_at_end=True,
     )
 
 
@@ -138,6 +141,7 @@ TASKS: Final = (
         ("weights", "gradients"),
         _torch_names("Loss_output_0"),
         lines=_torch_lines("nn.functional.cross_entropy(", "trainer.train()"),
+        logs_at_end=True,
     ),
 )
 """All tasks."""
