@@ -8,7 +8,7 @@ from typing import Final
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.rule import Rule
 
-__all__ = ["SEPARATOR", "class_of", "packs", "stopping"]
+__all__ = ["SEPARATOR", "class_of", "packs"]
 
 SEPARATOR: Final = "/"
 
@@ -25,9 +25,3 @@ def packs(only: Sequence[str] | None = None) -> dict[str, dict[str, Rule]]:
 def class_of(key: str) -> str:
     """Return the name of the class of the rule under a key of `packs`."""
     return key.partition(SEPARATOR)[2]
-
-
-def stopping(pack: str, keys: Sequence[str]) -> list[str] | None:
-    """Return those rules of a pack whose findings stop a job; None if the pack does not say."""
-    stops = PACKS[pack].stops if pack in PACKS else frozenset()
-    return [key for key in keys if class_of(key) in stops] if stops else None

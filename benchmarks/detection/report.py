@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from benchmarks.detection.packs import class_of, stopping
+from benchmarks.detection.packs import class_of
 from benchmarks.detection.scores import EvaluatedRun, FaultScore, by_fault, harms
 
 __all__ = ["Packs", "Table", "share", "tables"]
@@ -47,9 +47,8 @@ def _summary(
     healthy = [run for run in runs if run.plan.is_healthy]
     rows = []
     for pack, rules in packs.items():
-        stops = stopping(pack, rules)
         alarms = sum(bool(run.findings(rules)) for run in healthy)
-        stopped = "-" if stops is None else str(sum(bool(run.findings(stops)) for run in healthy))
+        stopped = str(sum(run.is_stopped(rules) for run in healthy))
         shares = {
             fault: sum(s.found for s in own) / sum(s.runs for s in own)
             for fault, own in _by_kind(scores[pack]).items()

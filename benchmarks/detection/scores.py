@@ -37,6 +37,11 @@ class EvaluatedRun:
         """Return those of some rules that have a finding."""
         return [name for name in rules if self.verdicts[name].step is not None]
 
+    def is_stopped(self, rules: Iterable[str]) -> bool:
+        """Return whether one of some rules has a fatal finding."""
+        found = (self.verdicts[name].evidence for name in rules)
+        return any(evidence is not None and evidence.is_fatal for evidence in found)
+
 
 @dataclass(frozen=True)
 class FaultScore:

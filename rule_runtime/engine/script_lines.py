@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hook_layer.format.known_collections import OF_LOGGED
-from rule_runtime.trial.step_view import StepView
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["lines_of"]
 

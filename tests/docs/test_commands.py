@@ -23,7 +23,9 @@ CHECKED_BELOW = {
     "findings.py",
     "my_rule.py",
     "overdue.json",
+    "pattern.json",
     "stepwatch.json",
+    "summaries.json",
     "tensors.json",
     "training.yml",
 }

@@ -81,6 +81,7 @@ def patch_announced_statuses() -> None:
     """Record the statuses that Stepwatch's evaluators announce, for `announced_statuses`.
 
     DescribeTrainingJob does not return them, as in SageMaker: it knows only rules of its own.
+    Without it tests could not read what was announced.
     """
 
     def put_events(self: Any, events: list[dict[str, Any]]) -> Any:

@@ -133,7 +133,7 @@ def test_an_outage_that_does_not_end_leaves_a_spool_that_one_command_delivers(
     assert outcome.close_s < 3
     assert hook.report().writer.steps_in_spool == NUM_STEPS
     (spool,) = tmp_path.iterdir()
-    assert f"{NUM_STEPS} steps and 3 other files of {uri}/ could not be delivered" in caplog.text
+    assert f"{NUM_STEPS} steps and 4 other files of {uri}/ could not be delivered" in caplog.text
     assert f"python -m hook_layer.spool {spool}" in caplog.text
     assert deliver_spool([str(spool)], io.StringIO()) == 1
     server.mood = "fine"

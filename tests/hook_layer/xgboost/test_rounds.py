@@ -82,8 +82,8 @@ def test_several_trainings_in_a_block_count_on(trial: WrittenTrial) -> None:
         assert trial.end_marker() is None
         train(hook, data=data, rounds=3, xgb_model=model)
         hook.save_scalar("score", 0.5)
-    assert sorted(trial.indexes()) == [0, 1, 2, 3, 4, 5]
-    assert trial.names(5) == {"scalar/score"}
+    assert sorted(trial.indexes()) == [0, 1, 2, 3, 4]
+    assert "scalar/score" in trial.names(4)
     assert trial.end_marker() is not None
 
 

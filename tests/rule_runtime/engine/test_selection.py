@@ -99,8 +99,8 @@ def test_the_remedy_of_a_finding_is_what_the_rule_says_to_try() -> None:
     step = step_of()
     found = finding(ExplodingTensor(), step, (step.tensors(), 0), ("inf", 1.0, 0.0), "is high")
     assert found.evidence.sentence == f"{step.tensors().names[0]}: is high"
-    assert found.evidence.remedy.startswith("Lower the learning rate or warm it up")
-    assert found.evidence.remedy.endswith("NaN in the inputs.")
+    assert found.evidence.remedy.startswith("Lower the learning rate tenfold")
+    assert found.evidence.remedy.endswith("first in the step.")
 
 
 def test_the_remedy_of_a_derived_rule_is_that_of_its_base() -> None:
@@ -109,7 +109,7 @@ def test_the_remedy_of_a_derived_rule_is_that_of_its_base() -> None:
 
     step = step_of()
     found = finding(Derived(), step, (step.tensors(), 0), ("inf", 1.0, 0.0), "is high")
-    assert found.evidence.remedy.startswith("Lower the learning rate or warm it up")
+    assert found.evidence.remedy.startswith("Lower the learning rate tenfold")
 
 
 def test_a_mean_beside_elements_that_are_not_finite_counts_as_unknown() -> None:
