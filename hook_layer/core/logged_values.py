@@ -55,7 +55,6 @@ class LoggedValues(Part):
         self._on_first = on_first
         self._waiting: dict[str, tuple[float, float | None]] = {}
         self._names: set[str] = set()
-        self.events.subscribe(StepEnds, self.on_step_ends, "logged scalars")
 
     def add(self, numbers: Mapping[str, float], step: float | None) -> None:
         """Keep logged numbers. Ranks above 0 keep only names that contain their rank.
@@ -94,6 +93,8 @@ class LoggedValues(Part):
         if len(self._names) >= _MAX_NAMES:
             self.state.warn_once(f"only the first {_MAX_NAMES} names of logged scalars are stored")
             return False
+        if not self._names:  # steps of a script that logs nothing cost nothing
+            self.events.subscribe(StepEnds, self.on_step_ends, "logged scalars")
         self._names.add(name)
         return True
 
