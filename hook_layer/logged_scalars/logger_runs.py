@@ -28,7 +28,8 @@ class LoggerRuns:
         """Record the run of a call at its first call."""
         if self._run is None:
             return
-        run_id = kwargs.get("run_id", args[1] if self._library == _MLFLOW else None)
+        positional = args[1] if self._library == _MLFLOW and len(args) > 1 else None
+        run_id = kwargs.get("run_id", positional)
         key = os.getpid(), id(args[0]), run_id
         if key in self._seen:
             return
