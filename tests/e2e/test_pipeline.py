@@ -217,7 +217,7 @@ def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
         job.write_steps(0, NUM_STEPS)
         job.end()
         assert kill.killed.wait(WAIT_S), f"no function called {method}"
-    assert messages_in_flight(target) > 0
+    assert undelivered(target) > 0
     target.poller.start()
     target.wait_idle(WAIT_S)
     assert sorted(set(statuses_of(subscriber(), job))) == VERDICTS
@@ -298,14 +298,15 @@ def dead_letters(target: LocalTarget) -> list[str]:
     ]
 
 
-def messages_in_flight(target: LocalTarget) -> int:
-    """Return how many messages the evaluators' queues have handed out."""
-    name = "ApproximateNumberOfMessagesNotVisible"
+def undelivered(target: LocalTarget) -> int:
+    """Return how many messages the evaluators' queues hold, in flight or not."""
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     sqs = target.client("sqs")
-    return sum(
-        int(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
+    counts = (
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"].values()
         for url in evaluator_queues(target)
     )
+    return sum(int(count) for each in counts for count in each)
 
 
 def evaluator_queues(target: LocalTarget) -> list[str]:
