@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus, shortened
 from rule_runtime.engine.state import Progress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def blocked(state: EvaluationState, reason: str) -> EvaluationState:
     """Return the state of an evaluation that cannot continue for now; a verdict stays."""
     if state.status.is_final and not state.blocked_by:
         return state
-    return replace(state, blocked_by=reason[:MAX_TEXT]).with_status(RuleStatus.ERROR)
+    return replace(state, blocked_by=shortened(reason, MAX_TEXT)).with_status(RuleStatus.ERROR)
 
 
 def unblocked(state: EvaluationState) -> EvaluationState:
@@ -36,9 +36,9 @@ def given_up(state: EvaluationState, reason: str) -> EvaluationState:
     """Return the state of an evaluation that can never continue, small enough for the table."""
     counts = replace(
         state.counts,
-        last_reason=state.counts.last_reason[:MAX_TEXT],
-        last_problem=state.counts.last_problem[:MAX_TEXT],
-        failure=state.counts.failure[:MAX_TEXT],
+        last_reason=shortened(state.counts.last_reason, MAX_TEXT),
+        last_problem=shortened(state.counts.last_problem, MAX_TEXT),
+        failure=shortened(state.counts.failure, MAX_TEXT),
     )
     emptied = replace(
         state,
@@ -47,7 +47,7 @@ def given_up(state: EvaluationState, reason: str) -> EvaluationState:
         evidence=None if state.evidence is None else _shortened(state.evidence),
         counts=counts,
         ended=True,
-        blocked_by=reason[:MAX_TEXT],
+        blocked_by=shortened(reason, MAX_TEXT),
     )
     return emptied if state.status.is_final else emptied.with_status(RuleStatus.ERROR)
 
@@ -55,7 +55,7 @@ def given_up(state: EvaluationState, reason: str) -> EvaluationState:
 def _shortened(evidence: Evidence) -> Evidence:
     """Return the evidence with texts short enough for an item; names come from files."""
     texts: dict[str, Any] = {
-        item.name: value[:MAX_TEXT]
+        item.name: shortened(value, MAX_TEXT)
         for item in fields(evidence)
         if isinstance(value := getattr(evidence, item.name), str)
     }

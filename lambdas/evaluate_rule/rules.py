@@ -138,7 +138,7 @@ class DeployedRule:
         invoked = wanted.get(RULE_TO_INVOKE, deployed)
         if invoked != deployed:
             raise RuleConfigurationError(
-                f"the job asks for {invoked!r:.80} under the name {self._name}, which this "
+                f"the job configures {invoked!r:.80} under the name {self._name}, which this "
                 f"deployment configures as {deployed}: use another RuleConfigurationName"
             )
         return create_rule(deployed, {**self._parameters, **wanted})

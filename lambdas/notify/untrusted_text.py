@@ -11,9 +11,10 @@ import re
 import unicodedata
 from typing import Final
 
+from rule_runtime.engine.outcome import shortened
+
 __all__ = ["ascii_line", "plain_line"]
 
-_ELLIPSIS: Final = "..."
 _TAG: Final = re.compile(r"<(?=[\w/!?@#])")  # `<b>`, `<!channel>`, `<http://x|y>`; not `a < 1`
 _LINK: Final = re.compile(r"://")
 _MARKDOWN_LINK: Final = re.compile(r"\](?=\s*[\(\[])")
@@ -38,7 +39,7 @@ def plain_line(text: str, max_length: int) -> str:
     line = _HOST.sub(r"\1 .", line)
     line = _MARKDOWN_LINK.sub("] ", line)
     line = _MENTION.sub("@ ", line)
-    return _shortened(line, max_length)
+    return shortened(line, max_length)
 
 
 def ascii_line(text: str, max_length: int) -> str:
@@ -49,8 +50,4 @@ def ascii_line(text: str, max_length: int) -> str:
         max_length: Maximum length, in characters.
     """
     line = plain_line(text, 4 * max_length).encode("ascii", "replace").decode("ascii")
-    return _shortened(line, max_length)
-
-
-def _shortened(line: str, max_length: int) -> str:
-    return line if len(line) <= max_length else line[: max_length - len(_ELLIPSIS)] + _ELLIPSIS
+    return shortened(line, max_length)

@@ -29,7 +29,7 @@ __all__ = ["runs"]
 _LAST_FILES: Final = 20
 """Number of last index files that are searched for the last training loss."""
 _LOSSES: Final = "losses"
-_NOT_JUDGED: Final = "not judged"
+_NOT_JUDGED: Final = "not evaluated"
 _NO_ISSUE: Final = "no issue"
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from rule_runtime.engine.json_codec import JsonRecord
 from rule_runtime.engine.needs import Needs
+from rule_runtime.engine.outcome import shortened
 
 __all__ = ["MAX_REASONS", "MAX_TEXT", "Counts", "Reason"]
 
@@ -100,7 +101,7 @@ class Counts(JsonRecord):
         if not (reason or is_decision):
             reason = needs.unmet(counts.ready, step - begin)
         if reason:
-            return replace(counts, lacking=reason[:MAX_TEXT])
+            return replace(counts, lacking=shortened(reason, MAX_TEXT))
         return replace(counts, evaluated=self.evaluated + 1)
 
     def with_not_evaluated(self, reason: str, mode: str) -> Counts:
@@ -109,7 +110,7 @@ class Counts(JsonRecord):
         Reasons that differ only in numbers are combined. Reasons of more than one in `MAX_REASONS`
         steps are always kept (space-saving counts, Metwally et al. 2005).
         """
-        text = reason[:MAX_TEXT]
+        text = shortened(reason, MAX_TEXT)
         kind = _NUMBER.sub("", text), mode
         others = [each for each in self.reasons if (_NUMBER.sub("", each.text), each.mode) != kind]
         num_steps = sum(each.num_steps for each in self.reasons if each not in others)

@@ -24,6 +24,7 @@ from rule_runtime.engine.outcome import (
     NotEvaluated,
     Outcome,
     Passed,
+    shortened,
 )
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.selection import why_not_applicable
@@ -105,7 +106,8 @@ class Evaluation:
             reason=outcome.reason if isinstance(outcome, NotEvaluated) else "",
             is_decision=has_decided or self.counts.evaluated > 0,
         )
-        self.counts = replace(counts, advice=counts.advice or str(passed.advice)[:MAX_TEXT])
+        advice = counts.advice or shortened(str(passed.advice), MAX_TEXT)
+        self.counts = replace(counts, advice=advice)
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from hook_layer.format.errors import FormatError
+from rule_runtime.engine.outcome import shortened
 from rule_runtime.trial import errors
 from rule_runtime.trial.name_pattern import PatternError
 from rule_runtime.trial.other_trials import OtherTrialError
@@ -141,5 +142,4 @@ def _files_of(rule: type) -> set[str]:
 
 
 def _shortened(text: str, length: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    return shortened(" ".join(text.split()), length)

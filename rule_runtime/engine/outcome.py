@@ -33,6 +33,7 @@ __all__ = [
     "counted",
     "is_insufficient",
     "needs_more",
+    "shortened",
     "status_details",
     "status_text",
     "without_api_prefix",
@@ -50,7 +51,6 @@ _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
 _API_PREFIX: Final = re.compile(
     f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?(?P<yet> yet)?: "
 )
-_ELLIPSIS: Final = "..."
 
 
 class RuleStatus(str, Enum):
@@ -226,6 +226,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text of at most `length` characters; three dots show that it was cut."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     """Return the text of `StatusDetails` for a state, at most 1,024 characters.
 
@@ -245,9 +250,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
         text = f"Evaluation of the rule {name} failed: {state.reason}"
     else:
         text = _progress(state.counts)
-    if len(text) > MAX_STATUS_DETAILS_LENGTH:
-        text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
-    return text
+    return shortened(text, MAX_STATUS_DETAILS_LENGTH)
 
 
 def _progress(counts: Counts) -> str:

@@ -122,7 +122,7 @@ class RunFeed:
                 files = list(present[1])
                 present = next(found, None)
             if not self._evaluate(step, files):
-                self.evaluation.skip(f"the index files of step {step} are gone")
+                self.evaluation.skip(f"the index files of step {step} were deleted or replaced")
             self._mark_fed(step)
             if not self.budget.allows_more():
                 return self.has_failed or step == steps[-1]
@@ -167,7 +167,7 @@ class RunFeed:
         if waiting is None:
             return
         count, who = self.progress.give_up()
-        problem = f"step {waiting.step} waited too long for files, gave up: {who}"
+        problem = f"step {waiting.step} is evaluated without {who}: no file came in time"
         counts = self.evaluation.counts
         self.evaluation.counts = replace(
             counts, last_problem=problem, given_up=counts.given_up + count

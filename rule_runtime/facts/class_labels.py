@@ -33,6 +33,7 @@ MAX_CLASSES: Final = 1024
 
 _VALIDATION_OF_TREES: Final = "labels"
 """Name of the labels of the validation data in the steps of boosted trees."""
+_NO_VALUES: Final = "the values of labels and predictions were not saved"
 _MAX_TALLIES: Final = 4
 """Maximum number of label tensors that are counted, by mode."""
 
@@ -123,15 +124,19 @@ def class_labels(
     along the last axis is the class.
     """
     found = []
-    reason = f"no labels were saved, tensors named as {', '.join(labels_regex)}"
+    reason = f"no labels named {', '.join(labels_regex)} were saved: save the collection labels"
     for worker in step.workers:
         labels, predictions = (_names(step, of, worker) for of in (labels_regex, predictions_regex))
         if predictions and labels and len(labels) != len(predictions):
             reason = f"{len(labels)} tensors of labels and {len(predictions)} of predictions were "
-            reason += "saved, which makes no pairs"
+            reason += "saved: set labels_regex and predictions_regex to equal numbers of tensors"
             continue
         for name, predicted in zip(labels, predictions or [""] * len(labels), strict=False):
-            values = step.values({name, predicted} - {""}, worker)
+            names = {name, predicted} - {""}
+            values = step.values(names, worker)
+            if values.keys() != names:
+                reason = f"{_NO_VALUES}: {step.how_to_save(names)}"
+                continue
             try:
                 found.append(_classes(name, predicted, worker, values, argmax=argmax))
             except ValueError as error:
@@ -180,8 +185,6 @@ def _names(step: StepView, regex: Iterable[str], worker: str) -> list[str]:
 def _classes(
     labels: str, predictions: str, worker: str, values: dict[str, npt.NDArray[Any]], *, argmax: bool
 ) -> ClassLabels:
-    if labels not in values or (predictions and predictions not in values):
-        raise ValueError("the values of labels and predictions were not saved")
     is_wrong, num_classes = None, 0
     if not predictions:
         classes = true_classes(values[labels])

@@ -21,6 +21,7 @@ from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.layer_names import LINEAR, WeightShape
 from rule_runtime.facts.layers import Layers, Signals
+from rule_runtime.facts.missing import required_tensors
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.saved_tensors import finite_means, num_not_finite
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -82,9 +83,7 @@ def first_weights(step: StepView) -> list[FirstWeight]:
     Raises:
         Missing: If there are no such weights.
     """
-    weights = step.tensors(collections=("weights",))
-    if not len(weights):
-        raise Missing("no tensor of the collection weights was saved")
+    weights = required_tensors(step, "weights")
     has_gradient = ~np.isnan(step.fact(Gradients).of(weights))
     growths, rms = _growths(step), _rms(weights)
     low, high = weights.column("min"), weights.column("max")
@@ -156,7 +155,7 @@ def unlike_variances(step: StepView, regex: tuple[str, ...], threshold: float) -
                 ratio = float(np.nan_to_num(own[large] / own[small], posinf=np.inf))
             found.append((ratio, large, small))
     if not found:
-        raise Missing("no two inputs of activations (relu_input) were saved with statistics")
+        raise Missing("fewer than 2 inputs of ReLU layers were saved (collection relu_input)")
     ratio, at, other = max(found)
     if ratio <= threshold:
         return None
@@ -181,7 +180,7 @@ def narrow_gradients(step: StepView, threshold: float) -> Sign | None:
             low, high = np.percentile(value, (5, 95))
             distance[at] = high - low
     if np.isnan(distance).all():
-        raise Missing("no gradient was saved with its values")
+        raise Missing("no values of gradients were saved", step.how_to_save(rows.names))
     at = worst(rows, distance, largest=False)
     if not distance[at] < threshold:
         return None

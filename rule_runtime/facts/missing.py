@@ -11,27 +11,45 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.frameworks import FALLING_METRIC, XGBOOST
+from hook_layer.frameworks import FALLING_METRIC, TENSORFLOW, XGBOOST
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.framework import framework_of
-from rule_runtime.facts.saved_tensors import num_not_finite
-from rule_runtime.trial.step_view import StepView, TensorRows
+from rule_runtime.facts.saved_tensors import declared, num_not_finite
+from rule_runtime.trial.step_view import SAVE_VALUES, StepView, TensorRows
 
 __all__ = [
     "missing_counted_loss",
     "missing_gradients",
     "missing_loss",
     "missing_statistics",
-    "missing_values",
+    "missing_tensors",
+    "required_tensors",
 ]
 
-_SAVE_VALUES: Final = "save their values (save_raw_tensor)"
+_SAVE_TENSORS: Final = "add the collection to the hook, or lower its save_interval"
 
 
 def missing_loss(step: StepView) -> Missing:
-    """Return that no loss was saved."""
-    is_boosted = framework_of(step) is XGBOOST
-    return Missing("no loss was saved", FALLING_METRIC if is_boosted else "")
+    """Return that no loss was saved at this step, or at any."""
+    framework = framework_of(step)
+    how = {XGBOOST: FALLING_METRIC, TENSORFLOW: "save the collection losses"}.get(framework)
+    if how is None and declared(step, "losses"):
+        how = "lower save_interval of the collection losses"
+    return Missing("no loss was saved", how or framework.facts.advice.loss_inputs)
+
+
+def missing_tensors(*collections: str) -> Missing:
+    """Return that no tensor of collections was saved."""
+    names = " or ".join(collections)
+    return Missing(f"no tensor of the collection {names} was saved", _SAVE_TENSORS)
+
+
+def required_tensors(step: StepView, *collections: str) -> TensorRows:
+    """Return the tensors of collections; raise `Missing` if none was saved."""
+    rows = step.tensors(collections=collections)
+    if not len(rows):
+        raise missing_tensors(*collections)
+    return rows
 
 
 def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
@@ -43,22 +61,17 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
     if not unknown.any(axis=0).all():
         return None
     if (num_not_finite(rows) > 0).all():
-        return Missing(f"no saved {noun} is finite")
+        return Missing(f"no saved {noun} is finite", "see the rule NonFinite")
     names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
     # The original client saved neither values nor all statistics.
-    how = f"{_SAVE_VALUES}, or use the hook of Stepwatch"
+    how = f"{SAVE_VALUES}, or use the hook of Stepwatch"
     return Missing(f"saved {noun}s have no {', '.join(names)}", how)
-
-
-def missing_values(tensors: str) -> Missing:
-    """Return that the values of tensors were not saved."""
-    return Missing(f"the values of {tensors} were not saved", _SAVE_VALUES)
 
 
 def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing | None:
     """Return why no gradient [R] has all of some statistics; None if a gradient has."""
     if not len(gradients):
-        return Missing("no tensor of the collection gradients was saved")
+        return missing_tensors("gradients")
     return missing_statistics(gradients, columns, "gradient")
 
 

@@ -62,9 +62,10 @@ class Gradients:
         if missing := missing_gradients(self.rows, ("abs_mean",)):
             raise missing
         if not (self.sizes > 0).any():
-            raise Missing("all gradients that are known are zero")
+            raise Missing("all saved gradients are zero", "see the rule VanishingGradient")
         if not any(self.owners):
-            raise Missing("the names of the gradients do not say which parameters they belong to")
+            how = "name them as the hook does, such as gradient/fc.weight"
+            raise Missing("no gradient is named after its parameter", how)
 
     def of(self, parameters: TensorRows) -> npt.NDArray[np.float64]:
         """Return the mean absolute gradient of parameters; the largest of several gradients [R].

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hook_layer.format.index import STATISTICS_COLUMNS
 from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
+from rule_runtime.facts.missing import required_tensors
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.numerics.tensor_change import (
     Tolerance,
@@ -81,15 +82,13 @@ def since_previous_step(step: StepView, collections: Sequence[str], memory: Memo
     Raises:
         Missing: There is no such tensor, or no previous step.
     """
-    rows = step.tensors(collections=collections)
-    if not len(rows):
-        raise Missing(f"no tensor of {' or '.join(collections)} was saved")
+    rows = required_tensors(step, *collections)
     previous, memory["previous"] = memory.get("previous", step.step), step.step
     if previous == step.step:
         raise NotEnough(2, "saved step", 1)
     earlier = step.earlier(previous) if previous < step.step else None
     if earlier is None:
-        raise Missing("there is no earlier step to compare with")
+        raise Missing(f"the saved step before, {previous}, cannot be read: keep its index files")
     return TensorPairs(step, rows, earlier, earlier.tensors(collections=collections))
 
 

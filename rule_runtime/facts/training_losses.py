@@ -69,11 +69,11 @@ def training_points(step: StepView) -> Points:
     if not len(rows):
         raise missing_loss(step)
     if not losses:
-        raise missing_counted_loss(rows, means, "is no training loss that should fall")
+        raise missing_counted_loss(rows, means, "is no training loss, or need not fall")
     constant = with_constant_targets(step, losses)
     at = {names: row for names, row in losses.items() if names not in constant}
     if not at:
-        raise Missing(f"the targets of {min(rows.names)} are all the same")
+        raise Missing(f"all targets of {min(rows.names)} are equal", "see the rule LabelDegenerate")
     values = {names: float(means[row]) for names, row in at.items()}
     return Points(rows, at, values, _rows_of_batch(step))
 
@@ -92,7 +92,8 @@ def named_points(step: StepView, regex: Sequence[str]) -> Points:
     means = finite_means(rows) * np.asarray(signs)
     at = {pair: row for row, pair in enumerate(rows.pairs) if np.isfinite(means[row])}
     if not at:
-        raise Missing(f"no finite number named {' or '.join(regex)} was saved")
+        names = " or ".join(regex)
+        raise Missing(f"no finite number named {names} was saved", "log it, or set tensor_regex")
     return Points(rows, at, {pair: float(means[row]) for pair, row in at.items()})
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.frameworks import FALLING_METRIC
 from rule_runtime.engine.needs import FINISHED_VALIDATION
 from rule_runtime.engine.outcome import Missing, NotEnough
 from rule_runtime.engine.rule import Memory
@@ -108,7 +109,7 @@ def _losses_of(step: StepView, rows: TensorRows) -> list[_Loss]:
     if not len(rows):
         raise missing_loss(step)
     if step.mode is ModeKeys.PREDICT:
-        raise Missing("a step of mode PREDICT is neither training nor validation")
+        raise Missing("steps of mode PREDICT are not evaluated")
     means = finite_means(rows)
     sides = loss_sides(step, rows)
     found = []
@@ -117,7 +118,7 @@ def _losses_of(step: StepView, rows: TensorRows) -> list[_Loss]:
         if side.key is not None:
             found.append(_Loss(worker, side.key, name, side.is_training, float(means[at])))
     if not found:
-        raise missing_counted_loss(rows, means, "is not known to fall, so it may not be a loss")
+        raise missing_counted_loss(rows, means, f"may not be a loss: {FALLING_METRIC}")
     return sorted(found)
 
 

@@ -11,7 +11,7 @@ from hook_layer.frameworks import XGBOOST
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.framework import framework_of
-from rule_runtime.facts.missing import missing_statistics
+from rule_runtime.facts.missing import missing_statistics, missing_tensors
 from rule_runtime.facts.saved_tensors import first_scalar
 from rule_runtime.facts.tensor_changes import since_previous_step
 from rule_runtime.numerics.tensor_change import movement
@@ -85,5 +85,5 @@ def tree_rate(step: StepView) -> tuple[str, float] | None:
         return None
     rows = step.tensors(regex=(_RATE_OF_TREES,))
     if not len(rows):
-        raise Missing("no learning rate of the boosted trees was saved")
+        raise missing_tensors("hyperparameters")
     return first_scalar(rows)

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule
-from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.saved_tensors import num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
@@ -52,7 +51,7 @@ class AllZero(SelectedTensorsRule):
         rows = self.evaluated_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():
-            raise missing_values("the selected tensors")
+            raise Missing("no selected tensor was saved with values", step.how_to_save(rows.names))
         at = worst(rows, percent, largest=True)
         value = float(percent[at])
         if value < self.threshold:

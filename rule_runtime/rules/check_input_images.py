@@ -66,16 +66,17 @@ class CheckInputImages(Rule):
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):
-            raise Missing(f"no images named {', '.join(self.regex)} were saved", "set regex")
+            raise Missing(f"no images named {', '.join(self.regex)} were saved: set regex")
         inputs: dict[str, Any] = memory.setdefault("inputs", {})
         added: dict[str, int] = {}
-        problem = "no values of images were saved"
+        missing = Missing("no values of images were saved", step.how_to_save(rows.names))
         for row, images in row_values(step, rows):
             name = rows.names[row]
             has_room = name in inputs or len(inputs) < _MAX_INPUTS
             if not (has_room and self._are_images(images, inputs.get(name))):
                 problem = f"{name}: shape {list(images.shape)} of {images.dtype} is not that of "
                 problem += f"images, or their channels changed or are more than {_MAX_CHANNELS}"
+                missing = Missing(problem, "set regex and channel")
                 continue
             num_channels = images.shape[self.channel]
             new = {"images": 0, "means": [0.0] * num_channels, "elements": [0] * num_channels}
@@ -83,7 +84,7 @@ class CheckInputImages(Rule):
             _add(inputs.setdefault(name, new), by_channel, len(images))
             added.setdefault(name, row)
         if not added:
-            raise Missing(problem)
+            raise missing
         most = max(inputs[name]["images"] for name in added)
         if most < self.threshold_samples:
             raise self.needs().too_few(most)
@@ -101,7 +102,7 @@ class CheckInputImages(Rule):
             if inputs[name]["elements"][channel]
         ]
         if not means:
-            return NotEvaluated("no element of the images is finite")
+            return NotEvaluated("no element of the images is finite: see the rule NonFinite")
         distance, name, channel, mean = max(means)
         if distance <= self.threshold_mean:
             return Passed()

@@ -13,7 +13,6 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
 from rule_runtime.facts.class_labels import MAX_CLASSES
-from rule_runtime.facts.missing import missing_values
 from rule_runtime.numerics.class_pairs import class_pairs
 from rule_runtime.trial.step_view import StepView
 
@@ -69,9 +68,11 @@ class Confusion(Rule):
         """Compare the shares of the step's confusion matrix with the thresholds."""
         matrices = {worker: of for worker in step.workers if (of := self._matrix(step, worker))}
         if not matrices:
-            raise missing_values(f"{self.labels} and {self.predictions}")
+            reason = f"the values of {self.labels} and {self.predictions} were not saved"
+            others = step.tensors(collections=(self.labels_collection, self.predictions_collection))
+            raise Missing(reason, step.how_to_save((self.labels, self.predictions, *others.names)))
         if not any(matrix.any() for _, matrix in matrices.values()):
-            raise Missing("labels and predictions have no examples")
+            raise Missing("labels and predictions are empty")
         found = [
             (*violation, worker)
             for worker, (_, matrix) in matrices.items()
@@ -98,7 +99,7 @@ class Confusion(Rule):
             raise Missing(str(error)) from error
         size = 1 + int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
         if size > (limit := self.category_no or MAX_CLASSES):
-            raise Missing(f"class {size - 1} is not one of the first {limit} classes")
+            raise Missing(f"class {size - 1} exceeds the {limit} classes", "set category_no")
         counts = np.bincount(pairs.labels * size + pairs.predictions, minlength=size * size)
         return predicted, counts.reshape(size, size)
 

@@ -18,7 +18,8 @@ from rule_runtime.trial.value_pairs import row_values
 
 __all__ = ["DeadRelu"]
 
-_ASK: Final = "ask for that collection, which nn.ReLU and F.relu fill"
+_SAVE: Final = "save that collection, which nn.ReLU and F.relu fill"
+_OTHER_STEPS: Final = "the model has none, or the hook saves them at other steps"
 
 
 class DeadRelu(Rule):
@@ -55,16 +56,14 @@ class DeadRelu(Rule):
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""
-            files = map(step.collections_file, step.workers)
-            is_saved = any(file is not None and "relu_output" in file.collections for file in files)
             reason = f"no output of a ReLU layer was saved in the collection relu_output{named}"
-            raise Missing(reason, "the model has none, or none was due yet" if is_saved else _ASK)
+            raise Missing(reason, _OTHER_STEPS if step.declares("relu_output") else _SAVE)
         dead = np.full(len(rows), np.nan)
         for at, value in row_values(step, rows):
             dead[at] = inactive_units(value, self.threshold_inactivity)
         if np.isnan(dead).all():
-            layer = f"no output of a ReLU layer, such as {min(rows.names)},"
-            raise Missing(f"{layer} was saved with the values of a batch")
+            reason = f"the values of a batch of {min(rows.names)} were not saved"
+            raise Missing(reason, step.how_to_save(rows.names))
         at = worst(rows, dead, largest=True)
         if dead[at] <= self.threshold_layer:
             return Passed()

@@ -12,6 +12,7 @@ from rule_runtime.engine.findings import MAX_NAMED, finding
 from rule_runtime.engine.outcome import Missing, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.missing import missing_tensors
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -49,15 +50,15 @@ class FeatureImportanceOverweight(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the share of the most important features with the threshold."""
         if step.mode_step < self.start_step:
-            raise NotEnough(self.start_step, "round", step.mode_step, "start_step")
+            raise NotEnough(self.start_step, "round", step.mode_step, "start_step is set")
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
-            raise Missing("no feature importance was saved")
+            raise missing_tensors("feature_importance")
         importances = finite_means(rows)
         least = max(self.nfeatures + 1, self.min_features)
         groups = [group for group in _groups(rows, importances) if len(group) >= least]
         if not groups:
-            raise Missing(f"fewer than {least} features have an importance")
+            raise Missing(f"fewer than {least} features have an importance", "lower min_features")
         # Divided by the largest, because the sum of large importances could overflow.
         scaled = [importances[group] / importances[group[0]] for group in groups]
         shares = [float(each[: self.nfeatures].sum() / each.sum()) for each in scaled]

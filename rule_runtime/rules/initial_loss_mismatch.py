@@ -61,10 +61,10 @@ class InitialLossMismatch(Rule):
         """
         seen = memory.get("seen", 0)
         if seen >= self.num_points:
-            return NotApplicable("only the first losses are evaluated")
+            return NotApplicable(f"only the first {self.num_points} losses are evaluated")
         losses = [loss for loss in step.fact(Losses).losses if math.isfinite(loss.value)]
         if not losses or not len(step.tensors(collections=("gradients",))):
-            raise Missing("no finite loss was saved, or no gradients with it")
+            raise Missing("no finite loss with gradients was saved: save both at step 0")
         memory["seen"] = seen + 1
         is_first = not seen and step.mode_step == 0
         is_only = len({loss.name for loss in losses}) == 1

@@ -99,7 +99,7 @@ class LearningRateTooLow(Rule):
             return IssueFound(text, measure=measure, value=value, threshold=limit, remedy=remedy)
         movement = weight_movement(step, memory)
         if _are_mostly_zero(step):
-            raise Missing("gradients are zero, see VanishingGradient")
+            raise Missing("half of the gradients are zero", "see the rule VanishingGradient")
         median = median_of_moving(movement.moved)
         is_slow = median > 0 and max(median, movement.mean) < self.min_update_ratio
         is_settled = movement.is_steady and movement.num_steps >= self.num_steps
@@ -137,10 +137,8 @@ def _baseline(step: StepView, names: Series) -> float:
 def _require_even(ratio: float) -> None:
     """Raise `Missing` if the fastest weight moves many times faster than the median one."""
     if ratio > _UNEVEN:
-        raise Missing(
-            f"a weight moves {ratio:.3g} times faster than the median one: gradients vanish on "
-            "their way to the others"
-        )
+        reason = f"a weight moves {ratio:.3g} times faster than the median one"
+        raise Missing(reason, "see the rule VanishingGradient")
 
 
 def _are_mostly_zero(step: StepView) -> bool:

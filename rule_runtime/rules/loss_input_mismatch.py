@@ -101,8 +101,9 @@ class LossInputMismatch(Rule):
             wrong = _wrong_formulas(loss, values, state, is_alone=is_alone)
             found += [finding(self, step, row, of, text, remedy=how) for of, text, how in wrong]
         if not is_judged:
+            names = step.tensors(collections=("loss_inputs", "labels", "input_values")).names
             reason = "no values of outputs and targets were saved"
-            raise Missing(reason, advice_of(step).loss_inputs)
+            raise Missing(reason, step.how_to_save(names, advice_of(step).loss_inputs))
         return found[0] if found else Passed()
 
 

@@ -90,7 +90,7 @@ class LossNotDecreasing(Rule):
             return NotApplicable("no loss was saved")
         mode = self._evaluated_mode(step, memory)
         if mode not in (step.mode.name, "GLOBAL"):
-            return NotApplicable(f"losses of mode {mode} are evaluated: set mode to change that")
+            return NotApplicable(f"only losses of mode {mode} are evaluated: set mode for others")
         due = self._due(step, rows, memory)
         if not due:
             raise self._too_few(step, memory)

@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.gradient_names import declared_parameters
 from rule_runtime.facts.gradient_stops import stopped_by
 from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.missing import required_tensors
 from rule_runtime.facts.parameters import (
     ENOUGH,
     Gradients,
@@ -75,9 +76,7 @@ class MissingGradient(Rule):
         Memory: `rows`: for at most 2,048 weights, the fingerprint of a weight that never had a
         gradient, and the number of consecutive steps without one.
         """
-        weights = step.tensors(collections=("weights",))
-        if not len(weights):
-            return NotEvaluated("no tensor of the collection weights was saved")
+        weights = required_tensors(step, "weights")
         step.fact(Gradients).require()
         sizes = step.fact(Gradients).of(weights)
         known, now = RowMemory(memory, weights.pairs), weight_fingerprints(weights)

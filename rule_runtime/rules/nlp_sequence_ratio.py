@@ -67,7 +67,8 @@ class NLPSequenceRatio(Rule):
                 counts = [np.count_nonzero(tokens == token) for token in self.token_values]
                 percents[row] = 100 * np.array(counts) / tokens.size
         if np.isnan(percents).all():
-            raise Missing(f"the values of {min(rows.names)} were not saved, or are not tokens")
+            reason = f"the values of {min(rows.names)} were not saved, or are not tokens"
+            raise Missing(reason, step.how_to_save(rows.names))
         excess = percents - self.token_thresholds_percent
         at = worst(rows, excess.max(axis=1), largest=True)
         token = int(excess[at].argmax())

@@ -17,7 +17,7 @@ from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
 from rule_runtime.facts.logged_scalars import LOGGED_SCALARS, tolerated_scalars
 from rule_runtime.facts.losses import Losses
-from rule_runtime.facts.missing import missing_values
+from rule_runtime.facts.missing import missing_tensors
 from rule_runtime.facts.model_inputs import MODEL_INPUT
 from rule_runtime.facts.saved_tensors import finite_means, largest_count, num_not_finite
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -99,7 +99,7 @@ class NonFinite(Rule):
         phases = list(_phases(step, tolerated))
         _note_growth(step, memory)
         if not tolerated and all(np.isnan(rows.column("nan")).all() for _, rows in phases):
-            raise Missing("no statistics of parameters, layers, losses or gradients were saved")
+            raise missing_tensors("weights", "losses", "gradients")
         bad = [(phase, rows, at) for phase, rows in phases for at in _not_finite(phase, rows)]
         skipped = largest_count(step, "backward_passes_since") or 0
         is_skipped = 0 < skipped < self.patience
@@ -211,7 +211,7 @@ class ExplodingTensor(SelectedTensorsRule):
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():
-            raise missing_values("the selected tensors")
+            raise Missing("no selected tensor was saved with values", step.how_to_save(rows.names))
         is_bad = num_bad > 0
         if not (self.collection_names or self.tensor_regex):
             is_bad &= [not name.startswith(_TREES) for name in rows.names]

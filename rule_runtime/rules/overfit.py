@@ -89,7 +89,7 @@ class Overfit(_PassRule):
 
     def _passes(self, step: StepView, memory: Memory) -> list[ValidationPass]:
         if step.step < self.start_step:
-            raise NotEnough(self.start_step, "step", step.step, "start_step")
+            raise NotEnough(self.start_step, "step", step.step, "start_step is set")
         return validation_passes(step, memory, self.tensor_regex)
 
     def _fault(self, one: ValidationPass) -> _Fault | None:
@@ -104,7 +104,7 @@ class Overfit(_PassRule):
 
     def _without_fault(self, passes: list[ValidationPass]) -> Outcome:
         if all(one.training <= 0 for one in passes):
-            return NotEvaluated(f"the mean training loss for {passes[0].loss} is not above zero")
+            return NotEvaluated(f"a ratio needs positive losses; that of {passes[0].loss} is not")
         return Passed()
 
 

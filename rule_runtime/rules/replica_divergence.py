@@ -14,7 +14,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed, counted
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
-from rule_runtime.facts.missing import missing_statistics
+from rule_runtime.facts.missing import missing_statistics, required_tensors
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.tensor_rows import worst
@@ -23,9 +23,10 @@ __all__ = ["ReplicaDivergence"]
 
 _COLUMNS: Final = ("min", "max", "mean", "l1", "l2")
 _ALONE: Final = (
-    "no parameter was saved by two ranks: one rank wrote, or the ranks divide the model among them"
+    "no parameter was saved by two ranks: save all ranks (include_workers=all); ranks that divide "
+    "the model are not evaluated"
 )
-_UNLIKE: Final = "no parameter was saved with the same size by two workers"
+_UNLIKE: Final = "no parameter was saved with the same size by two ranks"
 
 
 class ReplicaDivergence(Rule):
@@ -64,9 +65,7 @@ class ReplicaDivergence(Rule):
         Memory: `agreed`: whether all were equal once; `rows`: otherwise, which of at most 2,048
         parameters were; `streak`: findings in a row.
         """
-        rows = step.tensors(collections=("weights", "biases"))
-        if not len(rows):
-            raise Missing("neither weights nor biases were saved")
+        rows = required_tensors(step, "weights", "biases")
         difference = _differences(step, rows)
         if np.isnan(difference).all():
             is_alone = len(set(rows.workers)) == 1
@@ -74,7 +73,7 @@ class ReplicaDivergence(Rule):
             raise Missing(_ALONE) if is_alone else unknown or Missing(_UNLIKE)
         agreed = self._have_agreed(rows, difference, memory)
         if not agreed.any():
-            raise Missing("the workers' parameters differ from the start")
+            raise Missing("no parameter was equal on the ranks at the start")
         differs = agreed & (difference > self.rtol)
         if streak(memory, is_bad=bool(differs.any())) < self.patience:
             return Passed()

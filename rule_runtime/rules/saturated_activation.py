@@ -43,10 +43,11 @@ _INPUTS: Final = tuple(f"{kind}_input" for kind in _SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _INSIDE: Final = (
-    "the layer {} applies {} inside, so that only its output is known: give the activation a layer "
-    "of its own"
+    "only the output of the layer {} was saved, which applies {} inside: give the activation a "
+    "layer of its own"
 )
-_NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
+_NONE: Final = "no values of inputs of tanh or sigmoid layers were saved (collections {})"
+_SAVE: Final = "the model has none, or save their values (save_raw_tensor)"
 
 
 class SaturatedActivation(Rule):
@@ -140,9 +141,8 @@ class SaturatedActivation(Rule):
             saturated[beyond[number]] = saturated_units(value, bounds[beyond[number]], least)
         if np.isnan(saturated).all():
             inside = step.fact(LayerKinds).with_activation_inside(_SATURATING)
-            return NotEvaluated(
-                _INSIDE.format(*inside[0]) if inside else _NONE.format(", ".join(names))
-            )
+            none = f"{_NONE.format(', '.join(names))}: {step.how_to_save(rows.names, _SAVE)}"
+            return NotEvaluated(_INSIDE.format(*inside[0]) if inside else none)
         at = worst(rows, saturated, largest=True)
         share = saturated[at]
         if share <= limit:

@@ -80,10 +80,10 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         except OtherTrialError as error:
             return NotEvaluated(str(error))
         if other is None:
-            return NotEvaluated(f"other trial {root!r} does not have the step")
+            return NotEvaluated(f"run {root!r} has no such step: save both runs at the same steps")
         pairs = TensorPairs(step, rows, other, with_numbers(self.select(other)))
         if not len(pairs.at):
-            return NotEvaluated(f"other trial {root!r} has none of the tensors at the step")
+            return NotEvaluated(f"run {root!r} has none of the tensors: save the same ones")
         _, is_different = compare(pairs, _TOLERANCE)
         if not is_different.any():
             return Passed()

@@ -51,7 +51,7 @@ class StalledTrainingRule(Rule):
         Memory: The latest `time` so far, and its `step`.
         """
         if step.time is None:
-            raise Missing("the files of the step have no time")
+            raise Missing("the files of the step have no time", "use the hook of Stepwatch")
         previous = memory.get("step")
         gap = step.time - memory.get("time", step.time)
         if previous is None or gap > 0:  # a clock that was set back does not change the latest time

@@ -18,7 +18,7 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rul
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import INPUT_VALUES
-from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS
+from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT
 from rule_runtime.facts.supervised_rows import SupervisedRows, has_pairs, supervised_rows
 from rule_runtime.facts.token_losses import TokenLosses, token_losses
 from rule_runtime.facts.validation_baseline import boosting_losses
@@ -32,7 +32,7 @@ _MAX_TARGETS: Final = 8
 _AS_GOOD: Final = 1.1
 """Ratio of validation to training loss; rarely that small without a leak."""
 _NO_VALUES: Final = "no values of the model's inputs were saved with those of its targets"
-_NO_ROWS: Final = "needs inputs that are rows of columns, with a few targets each"
+_NO_ROWS: Final = "inputs are evaluated only if they are tables with a few targets a row"
 _DATA: Final = "Remove inputs that are computed from the target, and rows that are in both sets."
 _MASK: Final = "Check the causal mask, the direction of recurrent layers and the shift of targets."
 _SHIFT: Final = (
@@ -109,11 +109,12 @@ class SuspiciouslyGood(Rule):
             return NotApplicable("no values of inputs are saved at this step")
         if memory["targets"]:
             most = max(len(of.get("examples", ())) for of in memory["targets"].values())
-            raise self.needs().too_few(most, "of classes four times as many")
+            raise self.needs().too_few(most, "of classes, it needs four times as many")
         memory["has_values"] = memory.get("has_values") or has_pairs(step)
         if memory["has_values"]:
             raise Missing(_NO_ROWS)
-        raise Missing(_NO_VALUES, advice_of(step).input_values)
+        names = step.tensors(regex=(MODEL_INPUT,)).names
+        raise Missing(_NO_VALUES, step.how_to_save(names, advice_of(step).input_values))
 
     def _leaks(self, step: StepView, states: dict[str, Any]) -> Iterator[IssueFound | Passed]:
         """Evaluate each target with enough examples."""

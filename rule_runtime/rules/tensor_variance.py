@@ -63,7 +63,7 @@ class TensorVariance(SelectedTensorsRule):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             variance = np.where(num_finite > 1, rows.column("std") ** 2, np.nan)
             if np.isnan(variance).all():
-                raise Missing("no selected tensor has a variance, of two or more finite elements")
+                raise Missing("no selected tensor has two or more finite elements")
             excess = np.where(variance > largest, variance / largest, 0.0)
             excess = np.where(variance < smallest, smallest / variance, excess)
         at = worst(rows, np.where(np.isnan(variance), np.nan, excess), largest=True)

@@ -54,10 +54,10 @@ class TreeDepth(Rule):
             memory["max_depth"] = float(limits[limits >= 1].min())
         rows = step.tensors(regex=(f"^{_LINKS[0]}$",))
         if not len(rows):
-            raise Missing("no trees were saved", f"save {', '.join(_LINKS)}")
+            raise Missing("no trees were saved", "save the collection trees")
         depths = [_depth(step, *of) for of in zip(rows.workers, rows.column("size"), strict=True)]
         if np.isnan(depths).all():
-            raise Missing("the values of the trees were not saved, or are not trees")
+            raise Missing("no readable values of trees were saved", step.how_to_save(_LINKS))
         at = worst(rows, depths, largest=False)
         threshold = min(self.depth, memory.get("max_depth", self.depth))
         if depths[at] >= threshold:

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from rule_runtime.engine.findings import finding
 from rule_runtime.engine.needs import saved_steps_of_patience
-from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.gradient_stops import stopped_by
 from rule_runtime.facts.layers import Layers
 from rule_runtime.facts.losses import Losses
+from rule_runtime.facts.missing import missing_gradients
 from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.zero_gradients import zero_by_construction
 from rule_runtime.numerics.row_memory import RowMemory
@@ -61,10 +62,9 @@ class VanishingGradient(Rule):
         """
         gradients = step.fact(Gradients)
         rows, sizes = gradients.rows, gradients.sizes
-        if not len(rows):
-            return NotEvaluated("no tensor of the collection gradients was saved")
         if not np.isfinite(sizes).any():
-            return NotEvaluated("no gradient has a finite element")
+            missing = missing_gradients(rows, ("abs_mean",))
+            raise missing or Missing("no saved gradient is finite", "see the rule NonFinite")
         streaks = self._vanished(step, gradients).astype(np.int64)
         if self.patience > 1:
             streaks = RowMemory(memory, rows.pairs).update(streaks > 0)

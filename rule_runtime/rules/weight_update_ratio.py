@@ -12,6 +12,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
+from rule_runtime.facts.missing import required_tensors
 from rule_runtime.facts.tensor_changes import TensorPairs, compare, frozen_rows, with_numbers
 from rule_runtime.numerics.row_memory import RowMemory
 from rule_runtime.numerics.tensor_change import Tolerance, are_identical, ratio_bounds, update_ratio
@@ -22,6 +23,7 @@ __all__ = ["UnchangedTensor", "WeightUpdateRatio"]
 
 _MAX_STEPS: Final = 128
 """Maximum number of possible reference steps; of more, every second one is dropped."""
+_SAVE_BOTH: Final = "save their values (save_raw_tensor); frozen and infinite ones do not count"
 
 
 class WeightUpdateRatio(Rule):
@@ -63,9 +65,7 @@ class WeightUpdateRatio(Rule):
         """
         if step.mode.name == "GLOBAL" != memory.get("mode", "GLOBAL"):
             return NotApplicable(f"steps of mode {step.mode.name} are not evaluated")
-        rows = step.tensors(collections=("weights",))
-        if not len(rows):
-            raise Missing("no weight was saved")
+        rows = required_tensors(step, "weights")
         reference = self._reference(step, memory)
         if reference is None:
             raise NotEnough(2, "saved step", 1)
@@ -86,10 +86,8 @@ class WeightUpdateRatio(Rule):
             measured = ("update_ratio", ratio[at], threshold)
             return finding(self, step, (pairs.rows, at), measured, message)
         if not is_normal.any() and np.isnan(ratio).all():
-            raise Missing(
-                f"no weight can be compared with step {reference.step}: save their values "
-                "(save_raw_tensor); frozen and infinite ones do not count"
-            )
+            reason = f"no weight can be compared with step {reference.step}"
+            raise Missing(reason, step.how_to_save(pairs.rows.names, _SAVE_BOTH))
         return Passed()
 
     def _reference(self, step: StepView, memory: Memory) -> StepView | None:

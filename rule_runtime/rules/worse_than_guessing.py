@@ -120,8 +120,5 @@ def _why_unknown(step: StepView, losses: Iterable[Series]) -> Missing:
     compared = [name for name, of in losses if step.fact(Losses).find(name, of).targets is not None]
     if not compared:
         return Missing("no loss was saved with its inputs", advice_of(step).loss_inputs)
-    why = (
-        "it is of two classes, of another kind without one, or a sum, or has infinite targets or "
-        "sample weights"
-    )
-    return Missing(f"no constant predictor is known for {min(compared)}: {why}")
+    why = "it has two classes, sample weights or infinite targets, is a sum, or has another formula"
+    return Missing(f"no baseline is known for {min(compared)}: {why}")

@@ -22,4 +22,4 @@ def check_has_steps(path: str) -> None:
 
 def no_steps(path: str) -> str:
     """Return the message for a path without saved steps."""
-    return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
+    return f"{path} holds no saved step of a run; give the folder of a run, such as runs/train-1"

@@ -12,7 +12,7 @@ tuple of names (`layout.py`) and is then an array of row numbers.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
@@ -32,8 +32,13 @@ from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, open_ot
 from rule_runtime.trial.step_index import StepFile, StepFileCache, load_step_files
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
-__all__ = ["StepReader", "StepView", "TensorRows"]
+__all__ = ["SAVE_VALUES", "StepReader", "StepView", "TensorRows"]
 
+SAVE_VALUES: Final = "save their values (save_raw_tensor)"
+_RAISE_LIMITS: Final = (
+    "the limits of the hook left out values; raise max_step_bytes, max_run_bytes or "
+    "raw_max_elements"
+)
 _RECENT_BYTES: Final = 16 << 20
 """Size of the cached index files, for rules that compare a step with earlier ones."""
 
@@ -97,6 +102,12 @@ class StepView:
         """Keys of the step's index files, sorted."""
         return sorted(file.key for file in self._files.values())
 
+    def how_to_save(self, names: Collection[str], otherwise: str = SAVE_VALUES) -> str:
+        """Return how to save missing values: raise the limits of the hook, or `otherwise`."""
+        first_rows = [index_of(file).first_rows for file in self._files.values()]
+        is_above_limit = any(rows.get(name) == 0 for rows in first_rows for name in names)
+        return _RAISE_LIMITS if is_above_limit else otherwise
+
     def stage(self, worker: str) -> int | None:
         """Return the number of the pipeline stage that a worker trains; None without a pipeline.
 
@@ -133,7 +144,7 @@ class StepView:
         key = (_texts(collections), _texts(regex))
         for name in key[0]:
             meant = meant_collection(name)
-            if meant is not None and not self._declares(name):
+            if meant is not None and not self.declares(name):
                 raise CollectionUnavailable(name, meant)
         parts: list[Part] = []
         for file in self._files.values():
@@ -178,15 +189,17 @@ class StepView:
             raise InvalidWorker(worker)
         return index_of(self._files[worker])
 
-    def _declares(self, collection: str) -> bool:
+    def declares(self, collection: str) -> bool:
+        """Return whether the hook of a worker has a collection."""
         files = map(self.collections_file, self.workers)
         return any(file is not None and collection in file.collections for file in files)
 
     def _unavailable(self, name: str) -> TensorUnavailableForStep:
         error = TensorUnavailableForStep(name, self.step, self.mode)
         close = difflib.get_close_matches(name, self.tensors().names, n=1)
-        if close and close != [name]:
-            error.args = (f"{error} Did you mean {close[0]!r}?",)
+        hint = "" if close in ([], [name]) else f"Did you mean {close[0]!r}?"
+        hint = hint or self.how_to_save((name,), "").capitalize()
+        error.args = (f"{error} {hint}".rstrip(),)
         return error
 
     def values(self, names: Iterable[str], worker: str) -> dict[str, npt.NDArray[Any]]:

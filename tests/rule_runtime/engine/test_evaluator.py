@@ -128,7 +128,7 @@ def test_a_step_whose_files_are_gone_is_counted() -> None:
         trial.store.delete(first)
         state = reconciler.advance(state, files)
     assert state.counts.not_evaluated == 1
-    assert state.counts.last_reason == "the index files of step 0 are gone"
+    assert state.counts.last_reason == "the index files of step 0 were deleted or replaced"
 
 
 def test_more_than_may_be_kept_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

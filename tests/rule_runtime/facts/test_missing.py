@@ -91,7 +91,7 @@ def test_why_no_loss_counts() -> None:
     assert str(missing_counted_loss(rows, finite_means(rows), "is large")) == "w0 is large"
     rows = rows_of([np.nan])
     assert str(missing_counted_loss(rows, finite_means(rows), "is large")) == (
-        "no saved loss is finite"
+        "no saved loss is finite: see the rule NonFinite"
     )
 
 

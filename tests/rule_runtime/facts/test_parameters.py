@@ -58,7 +58,7 @@ def test_a_bias_before_a_normalisation_gets_rounding(
     ("tensors", "message"),
     [
         ({}, "no tensor of the collection gradients was saved"),
-        ({"gradient__Net_a.weight": np.zeros(2)}, "all gradients that are known are zero"),
+        ({"gradient__Net_a.weight": np.zeros(2)}, "all saved gradients are zero"),
     ],
 )
 def test_what_is_missing_is_reported(tensors: dict[str, Any], message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_share_of_zeros_needs_values() -> None:
     assert isinstance(outcome_of(rule, save_values=False, a=np.zeros(100)), IssueFound)
     outcome = outcome_of(rule, save_values=False, a=half_zero(num_zeros=60))
     assert outcome == NotEvaluated(
-        "the values of the selected tensors were not saved: save their values (save_raw_tensor)"
+        "no selected tensor was saved with values: save their values (save_raw_tensor)"
     )
 
 

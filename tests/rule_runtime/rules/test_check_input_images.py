@@ -110,7 +110,7 @@ def test_elements_that_are_not_finite_are_left_out() -> None:
     images[:, 1] = np.nan
     assert isinstance(outcomes(rule, images)[0], Passed)
     (outcome,) = outcomes(rule, np.full((4, 2, 2, 2), np.nan))
-    assert outcome == NotEvaluated("no element of the images is finite")
+    assert outcome == NotEvaluated("no element of the images is finite: see the rule NonFinite")
 
 
 def test_what_are_no_images_is_not_evaluated() -> None:

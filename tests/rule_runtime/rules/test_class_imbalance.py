@@ -146,7 +146,8 @@ def test_several_pairs_go_by_their_names() -> None:
     assert evidence.tensor == "b_labels"
     (outcome,) = outcomes(ClassImbalance(), {**tensors, "c_labels": good})
     assert outcome == NotEvaluated(
-        "3 tensors of labels and 2 of predictions were saved, which makes no pairs"
+        "3 tensors of labels and 2 of predictions were saved: set labels_regex and "
+        "predictions_regex to equal numbers of tensors"
     )
 
 
@@ -163,7 +164,7 @@ def test_what_are_no_classes_is_not_evaluated() -> None:
     for tensors, reason in (
         ({"labels": [0.5] * 600}, "labels: labels are not classes: 0.5 is among them"),
         ({"labels": [-1] * 600}, "labels: there is no label"),
-        ({"weights": [1]}, "no labels were saved, tensors named as .*labels"),
+        ({"weights": [1]}, "no labels named .*labels were saved: save the collection labels"),
         (
             {"labels": [158.0] * 600, "predictions": [130.5] * 600},
             "labels: predictions are neither classes nor probabilities of two classes",

@@ -112,9 +112,9 @@ def test_what_can_not_be_judged_says_why() -> None:
     reasons = {
         outcome_of(TEN, np.linspace(0, 300, 10)): "neither classes nor probabilities",
         outcome_of(TEN, TEN[:4]): "do not fit",
-        outcome_of([5000], [5000]): "class 5000 is not one of the first 1024",
-        outcome_of(TEN, TEN, Confusion(category_no=5)): "class 9 is not one of the first 5",
-        outcome_of([-1], [0]): "labels and predictions have no examples",
+        outcome_of([5000], [5000]): "class 5000 exceeds the 1024 classes: set",
+        outcome_of(TEN, TEN, Confusion(category_no=5)): "class 9 exceeds the 5 classes",
+        outcome_of([-1], [0]): "labels and predictions are empty",
     }
     for outcome, reason in reasons.items():
         assert isinstance(outcome, NotEvaluated)

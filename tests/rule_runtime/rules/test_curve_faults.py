@@ -292,7 +292,7 @@ def test_each_worker_has_its_own_norm() -> None:
             {"validation-rmse": 1.0},
             ModeKeys.GLOBAL,
             DIVERGING,
-            "validation-rmse is no training loss that should fall",
+            "validation-rmse is no training loss, or need not fall",
         ),
         ({"gradient/a": [1.0]}, ModeKeys.EVAL, NORM, "steps of mode EVAL are not training steps"),
         ({"gradient/a": [np.inf, np.nan]}, ModeKeys.TRAIN, NORM, "no saved gradient is finite"),

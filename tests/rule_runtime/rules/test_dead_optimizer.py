@@ -129,7 +129,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
 @pytest.mark.parametrize(
     ("gradients", "message"),
     [
-        ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
+        ({"gradient/Net_a.weight": [0.0]}, "all saved gradients are zero"),
         ({"gradient/Net_a.weight": [np.nan]}, "no saved gradient is finite"),
         ({}, "no tensor of the collection gradients was saved"),
         (None, "saved gradients have no abs_mean: save their values"),

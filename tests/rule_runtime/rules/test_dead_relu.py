@@ -150,8 +150,8 @@ def test_statistics_do_not_suffice() -> None:
 def test_what_to_ask_for_is_reported() -> None:
     outcome = outcome_of(with_dead(9), name="act.output_0", tensor_regex=("^mine",))
     assert outcome == NotEvaluated(
-        "no output of a ReLU layer was saved in the collection relu_output or named as ^mine: ask "
-        "for that collection, which nn.ReLU and F.relu fill"
+        "no output of a ReLU layer was saved in the collection relu_output or named as ^mine: "
+        "save that collection, which nn.ReLU and F.relu fill"
     )
 
 
@@ -160,5 +160,5 @@ def test_a_model_may_have_no_relu_layer() -> None:
     (outcome,) = trial.outcomes(DeadRelu(tensor_regex=()))
     assert outcome == NotEvaluated(
         "no output of a ReLU layer was saved in the collection relu_output: "
-        "the model has none, or none was due yet"
+        "the model has none, or the hook saves them at other steps"
     )

@@ -55,7 +55,7 @@ def test_the_share_must_be_larger_than_the_threshold() -> None:
 
 
 def test_no_more_features_than_are_added_up_say_nothing() -> None:
-    reason = NotEvaluated("fewer than 4 features have an importance")
+    reason = NotEvaluated("fewer than 4 features have an importance: lower min_features")
     assert outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.2])) == reason
     outcome = outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.19, 0.01]))
     assert isinstance(outcome, IssueFound)
@@ -75,7 +75,9 @@ def test_first_rounds_and_few_features_may_be_left_out() -> None:
     assert found_at(rule, trial) == [10, 20]
     few = TrialBuilder()
     few.step(30, importances([0.926, 0.074], "total_gain"), mode_step=30)
-    assert few.outcomes(rule) == [NotEvaluated("fewer than 3 features have an importance")]
+    assert few.outcomes(rule) == [
+        NotEvaluated("fewer than 3 features have an importance: lower min_features")
+    ]
 
 
 def test_types_of_importance_are_not_mixed() -> None:

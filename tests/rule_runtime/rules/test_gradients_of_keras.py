@@ -132,7 +132,8 @@ def test_gradients_of_a_session_of_tensorflow_1_tell_nothing() -> None:
         *({"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient} for _ in range(12)),
         collections={"weights": ("kernel:0$",), "gradients": ("^gradients/",)},
     )
-    message = "the names of the gradients do not say which parameters they belong to"
+    message = "no gradient is named after its parameter: name them as the hook does, such as "
+    message += "gradient/fc.weight"
     assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(message)}
     assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(message)}
     view = trial.views()[0]

@@ -201,7 +201,7 @@ def test_later_losses_are_none_of_its_business() -> None:
         *({**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)} for step in range(3))
     )
     outcomes = trial.outcomes(InitialLossMismatch(num_points=2))
-    assert outcomes[-1] == NotApplicable("only the first losses are evaluated")
+    assert outcomes[-1] == NotApplicable("only the first 2 losses are evaluated")
 
 
 def _scores(classes: int, size: float) -> Any:

@@ -178,7 +178,7 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
         assert outcome.reason.startswith("saved weights have no l2, mean")
     ones = np.ones(8)
     assert reasons(ones, ones) == ["needs 2 saved steps, had 1"]
-    assert reasons(np.nan * ones, np.nan * ones)[1] == "no saved weight is finite"
+    assert reasons(np.nan * ones, np.nan * ones)[1].startswith("no saved weight is finite")
     assert reasons(0 * ones, ones)[1] == "no weight can be compared with step 0, the step before"
 
 

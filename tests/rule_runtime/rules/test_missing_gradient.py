@@ -321,7 +321,7 @@ def test_why_no_gradient_is_known() -> None:
             with_maxima("Net_a.weight", "gradient/Net_a.weight"),
             "saved gradients have no abs_mean",
         ),
-        (run(a=0.0, b=0.0), "all gradients that are known are zero"),
+        (run(a=0.0, b=0.0), "all saved gradients are zero"),
     ):
         assert reason_of(trial.outcomes(MissingGradient())[0]).startswith(message)
 

@@ -94,5 +94,6 @@ def test_other_names_and_the_collection() -> None:
 @pytest.mark.parametrize("tokens", [[], ["a"], [1j]])
 def test_what_are_no_tokens_is_not_evaluated(tokens: list[Any]) -> None:
     assert outcome_of(tokens) == NotEvaluated(
-        f"the values of {NAME} were not saved, or are not tokens"
+        f"the values of {NAME} were not saved, or are not tokens: save their values "
+        "(save_raw_tensor)"
     )

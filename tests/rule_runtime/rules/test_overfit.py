@@ -159,16 +159,16 @@ def test_when_a_pass_is_overfit(rule: Rule, parts: list[tuple[str, float]], expe
 @pytest.mark.parametrize(
     ("rule", "parts", "reason"),
     [
-        (Overfit(start_step=3), [t(1)], "needs 3 steps, had 0: start_step"),
+        (Overfit(start_step=3), [t(1)], "needs 3 steps, had 0: start_step is set"),
         (Overfit(), [e(9)], "no training loss was saved before this validation"),
-        (Overfit(), [t(0), e(5), t(0)], f"the mean training loss for {LOSS} is not above zero"),
-        (Overfit(), [t(-1), e(5), t(-1)], f"the mean training loss for {LOSS} is not above zero"),
+        (Overfit(), [t(0), e(5), t(0)], f"a ratio needs positive losses; that of {LOSS} is not"),
+        (Overfit(), [t(-1), e(5), t(-1)], f"a ratio needs positive losses; that of {LOSS} is not"),
         (Overfit(), [t(1), e(1), t(2), t(2)], "no validation pass ended at this step"),
         (Overfit(), [t(1), t(1)], "no validation loss was saved"),
         (
             Overfit(),
             [("PREDICT", 9.0)],
-            "a step of mode PREDICT is neither training nor validation",
+            "steps of mode PREDICT are not evaluated",
         ),
         (Overtraining(), [t(1), t(1)], "no validation loss was saved"),
         (Overtraining(), [t(1), e(np.nan)], "no saved loss is finite"),
@@ -183,7 +183,7 @@ def test_why_a_step_is_not_evaluated(
 @pytest.mark.parametrize(
     ("metric", "reason"),
     [
-        ("train-auc", "train-auc is not known to fall, so it may not be a loss"),
+        ("train-auc", "train-auc may not be a loss: use a metric that is known to fall"),
         *[(f"train-{name}", "train-") for name in ("aucpr", "map", "ndcg", "map@5", "pre@3")],
     ],
 )

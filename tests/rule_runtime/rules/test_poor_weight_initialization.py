@@ -111,7 +111,7 @@ def test_outliers_do_not_widen_a_gradient() -> None:
 def test_without_values_extremes_may_prove_it() -> None:
     close, wide = {"gradient/a": WIDE * 1e-5}, {"gradient/a": WIDE}
     assert isinstance(outcome_of(close, save_values=False), IssueFound)
-    assert "no gradient was saved with its values" in reason_of(outcome_of(wide, save_values=False))
+    assert "no values of gradients were saved" in reason_of(outcome_of(wide, save_values=False))
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
 def test_what_is_missing_is_reported() -> None:
     outcome = outcome_of({"x": [1.0]})
     assert outcome == NotEvaluated(
-        "no two inputs of activations (relu_input) were saved with statistics; no "
-        "gradient was saved with its values; "
+        "fewer than 2 inputs of ReLU layers were saved (collection relu_input); no values of "
+        "gradients were saved: save their values (save_raw_tensor); "
         "no finite loss was saved"
     )
     assert isinstance(outcome_of(activations(1.0)), NotEvaluated)

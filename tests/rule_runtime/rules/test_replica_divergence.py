@@ -56,12 +56,12 @@ def test_fires_once_replicas_differ() -> None:
 
 def test_parts_of_one_model_differ_from_the_start() -> None:
     outcomes = outcomes_of((ONE, OTHER), (OTHER, ONE))
-    assert outcomes == [NotEvaluated("the workers' parameters differ from the start")] * 2
+    assert outcomes == [NotEvaluated("no parameter was equal on the ranks at the start")] * 2
     assert outcomes_of((ONE, [1.0])) == [Passed()]  # of the other size: no replica
     trial = TrialBuilder(num_workers=2)
     for worker, size in enumerate((2, 3)):
         trial.step(0, {"Net_a.weight": np.ones(size)}, worker=f"worker_{worker}")
-    reason = "no parameter was saved with the same size by two workers"
+    reason = "no parameter was saved with the same size by two ranks"
     assert trial.outcomes(ReplicaDivergence()) == [NotEvaluated(reason)]
 
 
@@ -96,8 +96,8 @@ def test_patience_allows_for_local_steps() -> None:
 
 def test_one_worker_has_nothing_to_be_compared_with() -> None:
     reason = (
-        "no parameter was saved by two ranks: one rank wrote, or the ranks divide the model among "
-        "them"
+        "no parameter was saved by two ranks: save all ranks (include_workers=all); ranks that "
+        "divide the model are not evaluated"
     )
     assert outcomes_of((ONE,), (OTHER,)) == [NotEvaluated(reason)] * 2
 

@@ -127,7 +127,7 @@ def test_a_tensor_that_is_neither_is_not_judged() -> None:
     reason = reason_of(
         outcome_of(np.full((4, 3), 99.0), name="gate_input_0", tensor_regex=("gate",))
     )
-    assert "no input of a tanh or sigmoid layer was saved" in reason
+    assert "no values of inputs of tanh or sigmoid layers were saved" in reason
     outcome = outcome_of(np.full((4, 3), 99.0), name="Tanh_gate", tensor_regex=("gate",))
     assert isinstance(outcome, IssueFound)
 

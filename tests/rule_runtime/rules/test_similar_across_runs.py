@@ -138,8 +138,8 @@ def test_what_one_run_lacks_is_ignored(folder: str) -> None:
     theirs: list[dict[str, Any]] = [{"a": [1.0], "theirs": [2.0]}, {"a": [1.0]}]
     passed, none, late = outcomes(folder, ours, theirs)
     assert isinstance(passed, Passed)
-    assert none == NotEvaluated("other trial 'other' has none of the tensors at the step")
-    assert late == NotEvaluated("other trial 'other' does not have the step")
+    assert none == NotEvaluated("run 'other' has none of the tensors: save the same ones")
+    assert late == NotEvaluated("run 'other' has no such step: save both runs at the same steps")
 
 
 def test_another_run_that_is_missing_is_reported(folder: str) -> None:

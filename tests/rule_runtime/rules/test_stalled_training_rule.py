@@ -73,7 +73,7 @@ def test_the_recommended_pack_stops_no_training_that_went_on() -> None:
 def test_steps_without_a_time_are_ignored() -> None:
     assert kinds(outcomes(StalledTrainingRule(), None, 10.0, None, 20.0, 5000.0)) == "---P!"
     (outcome,) = outcomes(StalledTrainingRule(), None)
-    assert outcome == NotEvaluated("the files of the step have no time")
+    assert outcome == NotEvaluated("the files of the step have no time: use the hook of Stepwatch")
 
 
 def test_a_clock_that_was_set_back_makes_no_gap() -> None:

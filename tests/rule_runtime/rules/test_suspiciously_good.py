@@ -104,7 +104,7 @@ def test_targets_that_are_series_of_numbers_are_not_judged() -> None:
     trial.step(1, {"Net_fc.weight": np.eye(2), "MSELoss_output_0": [1.0]})
     for outcome in trial.outcomes(SuspiciouslyGood()):
         assert isinstance(outcome, NotEvaluated)
-        assert "needs inputs that are rows of columns" in outcome.reason
+        assert "only if they are tables with a few targets" in outcome.reason
 
 
 def test_a_negative_loss_has_no_zero_to_be_near() -> None:

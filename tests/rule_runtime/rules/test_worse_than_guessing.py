@@ -147,8 +147,8 @@ def test_losses_of_validation_and_losses_without_inputs_are_not_judged() -> None
 @pytest.mark.parametrize(
     ("name", "loss", "inputs", "reason"),
     [
-        ("BCELoss", 0.7, (np.full(32, 0.5), CLASSES % 2), "no constant predictor is known for BCE"),
-        ("MSELoss", 9e9, (SCORES, SCORES), "no constant predictor is known for MSELoss_output_0"),
+        ("BCELoss", 0.7, (np.full(32, 0.5), CLASSES % 2), "no baseline is known for BCE"),
+        ("MSELoss", 9e9, (SCORES, SCORES), "no baseline is known for MSELoss_output_0"),
         ("MSELoss", 1.0, (), "no loss was saved with its inputs"),
     ],
 )
