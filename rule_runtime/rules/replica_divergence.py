@@ -23,8 +23,8 @@ __all__ = ["ReplicaDivergence"]
 
 _COLUMNS: Final = ("min", "max", "mean", "l1", "l2")
 _ALONE: Final = (
-    "no parameter was saved by two ranks: save all ranks (include_workers=all); ranks that divide "
-    "the model are not evaluated"
+    "no parameter was saved by two ranks: a run with several needs include_workers=all; ranks that "
+    "divide the model are not evaluated"
 )
 _UNLIKE: Final = "no parameter was saved with the same size by two ranks"
 

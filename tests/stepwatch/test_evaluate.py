@@ -65,5 +65,5 @@ def test_mistakes_are_named(run: Path, rules: Any, error: str) -> None:
 
 
 def test_a_folder_without_a_run_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no step of a run is stored there"):
+    with pytest.raises(ValueError, match="holds no saved step of a run"):
         stepwatch.evaluate(tmp_path)

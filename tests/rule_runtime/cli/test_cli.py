@@ -95,7 +95,7 @@ def test_a_place_without_a_run_is_reported_in_a_line(
     result = CliRunner().invoke(app, ["evaluate", str(tmp_path / place), "--output", output])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "no step of a run is stored there" in result.stderr
+    assert "holds no saved step of a run" in result.stderr
     assert "Gradient" not in result.output
 
 

@@ -73,7 +73,7 @@ def test_steps_are_counted_where_modes_were_never_set(tmp_path: Path) -> None:
 def test_a_place_without_a_run_is_reported(tmp_path: Path, command: str) -> None:
     status, output = invoke(command, tmp_path / "nothing")
     assert status == 2
-    assert "no step of a run is stored there" in output
+    assert "holds no saved step of a run" in output
 
 
 @pytest.mark.parametrize("command", ["tensors", "plot", "compare"])

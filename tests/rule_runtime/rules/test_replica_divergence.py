@@ -96,8 +96,8 @@ def test_patience_allows_for_local_steps() -> None:
 
 def test_one_worker_has_nothing_to_be_compared_with() -> None:
     reason = (
-        "no parameter was saved by two ranks: save all ranks (include_workers=all); ranks that "
-        "divide the model are not evaluated"
+        "no parameter was saved by two ranks: a run with several needs include_workers=all; "
+        "ranks that divide the model are not evaluated"
     )
     assert outcomes_of((ONE,), (OTHER,)) == [NotEvaluated(reason)] * 2
 
