@@ -32,7 +32,8 @@ def test_the_limits_of_the_hook(
     tmp_path: Path, rule: str, parameters: dict[str, str], names: list[str]
 ) -> None:
     for limit, is_limited in ((1024, True), (1 << 22, False)):
-        written, trial = (kind(str(tmp_path / str(limit))) for kind in (WrittenTrial, TrialBuilder))
+        folder = str(tmp_path / str(limit))
+        written, trial = WrittenTrial(folder), TrialBuilder(folder)
         hook = make_hook(written, max_step_bytes=limit)
         hook.train(dict.fromkeys(names, 9 * WIDE))
         hook.close()
