@@ -74,11 +74,9 @@ dist: setup-dev  ## Build the wheel and the sdist into dist/.
 	@$(VENV)/python -m build --no-isolation --outdir dist .
 	@$(VENV)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 
-sbom:  ## Write a bill of materials of the functions' layer, in CycloneDX's format, into dist/.
-	@$(PYTHON) tools/setup_environment.py release
+sbom: setup-dev  ## Write a bill of materials of the functions' layer, in CycloneDX's format, into dist/.
 	@mkdir -p dist
-	@.venv-release/bin/cyclonedx-py requirements infra/layer-requirements.txt --output-reproducible \
-		--output-file dist/layer-sbom.json
+	@$(VENV)/python -m infra.bill_of_materials dist/layer-sbom.json
 	@echo "sbom: dist/layer-sbom.json"
 
 soak: setup-dev  ## Let 50 jobs train at once while the poller dies and services fail; see SOAK_ARGUMENTS=--help.

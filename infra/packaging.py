@@ -2,7 +2,7 @@
 
 * The function asset is the package `lambdas`.
 * The layer asset is `python/` with `hook_layer`, `rule_runtime` and their third-party packages for
-  the platform of the functions. boto3 is part of the runtime.
+  the platform of the functions, and a bill of materials. boto3 is part of the runtime.
 
 Third-party wheels need the network once: `python -m infra.packaging` puts them into `.build/`,
 verified with the digests in layer-requirements.txt. Later synthesis only copies files, so it works
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.bill_of_materials import BILL_NAME, bill_of_materials
 from infra.build_folder import BUILD, publish, reuse
 
 __all__ = [
@@ -48,6 +49,8 @@ UNUSED = (
     *("bin", "**/__pycache__", "**/*.pyi", "numpy/**/tests", "numpy/f2py", "numpy/_core/include"),
     *("numpy/_core/lib", "numpy/random/lib", "numpy/random/_examples", "numpy/_pyinstaller"),
 )
+UNUSED_ROWS = "bin/"
+"""Rows of RECORD to remove: the digests of scripts depend on the path of the interpreter."""
 NOT_PACKAGED = shutil.ignore_patterns(
     "__pycache__", "*.pyc", "testing", "README.md", "schemas", "test_events"
 )
@@ -73,6 +76,10 @@ def prepare_wheels(architecture: str) -> Path:
         for pattern in UNUSED:
             for path in sorted(target.glob(pattern)):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for record in target.glob("*.dist-info/RECORD"):
+            rows = record.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = "".join(row for row in rows if not row.startswith(UNUSED_ROWS))
+            record.write_text(kept, encoding="utf-8")
         publish(target, folder)
     return folder
 
@@ -103,6 +110,8 @@ def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
                     f"{architecture}"
                 )
             shutil.copytree(wheels, python, copy_function=_link_or_copy)
+            bill = bill_of_materials(wheels)
+            (temporary / BILL_NAME).write_text(bill, encoding="utf-8")
         for package in OWN_PACKAGES:
             shutil.copytree(ROOT / package, python / package, ignore=NOT_PACKAGED)
         return _settle(temporary, f"layer-{architecture}" if with_wheels else "layer-local")
@@ -122,7 +131,8 @@ def digest_folder(folder: Path) -> str:
 
 def _wheels_folder(architecture: str) -> Path:
     requirements = LAYER_REQUIREMENTS.read_text(encoding="utf-8")
-    wanted = "\n".join([PYTHON_VERSION, PLATFORMS[architecture], *UNUSED, requirements])
+    wanted = "\n".join([PYTHON_VERSION, PLATFORMS[architecture], *UNUSED, UNUSED_ROWS])
+    wanted += f"\n{requirements}"
     return BUILD / f"wheels-{architecture}-{hashlib.sha256(wanted.encode()).hexdigest()[:16]}"
 
 

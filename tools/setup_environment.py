@@ -33,7 +33,6 @@ ENVIRONMENTS = {
     "mxnet": (".venv-mxnet", ["-r", "tests/frameworks/requirements-mxnet.txt"]),
     "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
     "peers": (".venv-peers", [TORCH, "-r", "benchmarks/peers-requirements.txt"]),
-    "release": (".venv-release", ["-r", "tools/release-requirements.txt"]),
     "sagemaker2": (".venv-sagemaker2", ["-r", "tests/sagemaker_sdk/requirements-2.txt"]),
     "sagemaker3": (".venv-sagemaker3", ["-r", "tests/sagemaker_sdk/requirements-3.txt"]),
 }

@@ -32,9 +32,9 @@ class JsonRecord:
     """A dataclass with a JSON form.
 
     Members that are None are omitted. Missing members get their default, and unknown ones are
-    ignored, so members can be added later. `field(metadata={"json": name})` sets a member's name in
-    JSON. Dicts with other keys than text become lists of pairs, named tuples become lists, and
-    values of type `Any` are stored unchanged.
+    ignored, so members and items of named tuples can be added later.
+    `field(metadata={"json": name})` sets a member's name in JSON. Dicts with other keys than text
+    become lists of pairs, named tuples become lists, and values of type `Any` are stored unchanged.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -157,13 +157,19 @@ def _mapping(kinds: tuple[Any, ...], data: Any, path: str) -> dict[Any, Any]:
 
 
 def _sequence(kind: Any, data: Any, path: str) -> Any:
-    """Return a list, a set, a tuple of items of one type, or a tuple with a type for each item."""
+    """Return a list, a set, a tuple of items of one type, or a tuple with a type for each item.
+
+    Named tuples ignore further items, and use defaults for missing ones.
+    """
     found = _checked(list, "a list", data, path)
     args = typing.get_args(kind)
     origin = typing.get_origin(kind) or kind
     kinds = [args[0]] * len(found) if args else list(_hints(kind).values())
     if origin is tuple and args[-1] is not Ellipsis:
         kinds = list(args)
+    if not args:
+        num_required = len(kinds) - len(getattr(kind, "_field_defaults", ()))
+        kinds, found = kinds[: max(len(found), num_required)], found[: len(kinds)]
     if len(kinds) != len(found):
         raise JsonError(path, f"a list of {len(kinds)}", data)
     pairs = enumerate(zip(kinds, found, strict=True))

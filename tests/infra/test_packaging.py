@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import venv
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from infra import packaging
+from infra.bill_of_materials import BILL_NAME
 from infra.local.service_environment import service_environment
 from lambdas.contracts import environment
 from tests.infra.layer_pins import layer_pins
@@ -122,6 +124,23 @@ def test_wheels_are_for_the_functions_platform() -> None:
     assert not list(wheels.rglob("tests"))
     total = sum(path.stat().st_size for path in wheels.rglob("*") if path.is_file())
     assert total < 60 * 2**20, "unzipped functions and layers may not exceed 250 MiB together"
+
+
+def test_two_folders_have_the_same_layer_with_its_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = []
+    for name in ("one", "another folder"):
+        venv.create(tmp_path / name / "venv", with_pip=False)
+        monkeypatch.setenv("PYTHONPATH", sysconfig.get_path("purelib"))
+        monkeypatch.setattr(packaging.sys, "executable", str(tmp_path / name / "venv/bin/python"))
+        monkeypatch.setattr(packaging, "BUILD", tmp_path / name)
+        packaging.prepare_wheels("arm64")
+        layers.append(packaging.stage_layer("arm64"))
+    assert packaging.digest_folder(layers[0]) == packaging.digest_folder(layers[1])
+    bill = json.loads((layers[0] / BILL_NAME).read_text())
+    purls = {f"pkg:pypi/{name}@{version}" for name, version in layer_pins().items()}
+    assert {component["purl"] for component in bill["components"]} == purls
 
 
 def test_the_layer_has_the_versions_of_the_constraints_each_with_digests() -> None:

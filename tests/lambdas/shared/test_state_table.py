@@ -81,6 +81,16 @@ def test_what_is_saved_is_loaded(table: StateTable) -> None:
     assert table.load(KEY) == second
 
 
+@pytest.mark.parametrize("table", ["dynamodb"], indirect=True)
+def test_attributes_of_a_later_version_are_ignored_and_stay(table: StateTable) -> None:
+    stored = created(table)
+    later = {"later": {"M": {"nested": {"L": []}}}}
+    clients.dynamodb().put_item(TableName="states", Item={**item(), **later})
+    assert table.load(KEY) == stored
+    assert table.load(KEY) == table.save(stored, LATER)
+    assert item()["later"] == later["later"]
+
+
 def test_what_is_in_the_way_is_kept_and_taken_back(table: StateTable) -> None:
     stored = table.save(created(table), replace(LATER, blocked_by="no such parameter: läufe"))
     assert table.load(KEY) == stored
