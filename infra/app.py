@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from typing import Any
 import aws_cdk as cdk
 
 from infra.config import PREFIX, ConfigurationError, StepwatchConfig
+from infra.constructs.trust import bucket_statement
 from infra.measurement import ImportTimeError, summary
 from infra.nag import attach_checks
 from infra.packaging import PackagingError
@@ -94,6 +96,14 @@ def _size(outdir: Path, stack: cdk.Stack) -> str:
     return f"{len(resources)} resources of at most {MAX_RESOURCES}, among them {', '.join(told)}"
 
 
+def _too_large(num_resources: str) -> str:
+    """Return what to do if a stack has too many resources."""
+    return (
+        f"the stack has {num_resources} resources, and CloudFormation allows {MAX_RESOURCES}: "
+        f"deploy some of the rules under another {PREFIX}stage"
+    )
+
+
 def _who_is_stopped(config: StepwatchConfig) -> str:
     """Return which jobs may be stopped."""
     tag, setting = config.stop_tag, f"{PREFIX}stop_policy = {config.stop_policy}"
@@ -133,6 +143,11 @@ def _summary(config: StepwatchConfig) -> list[str]:
     if config.tensor_buckets:
         command = f".venv/bin/python -m infra.event_buckets {' '.join(config.tensor_buckets)}"
         lines.append(f"these buckets must send their events: {command}")
+        lines += [
+            f"add to the policy of {bucket}, so that others cannot write verdicts: "
+            + bucket_statement(config, bucket)
+            for bucket in config.tensor_buckets
+        ]
     return lines
 
 
@@ -160,7 +175,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app.synth()
     except RuntimeError as error:  # jsii raises this for CDK's own errors
-        sys.exit(f"infra: {error}")
+        found = re.search(r"Number of resources in stack .*?: (\d+) is greater", str(error))
+        sys.exit(f"infra: {_too_large(found[1]) if found else error}")
     print(f"infra: {stack.stack_name} is in {outdir}: {_size(outdir, stack)}", file=sys.stderr)  # noqa: T201
     for line in _summary(stack.config):
         print(f"infra: {line}", file=sys.stderr)  # noqa: T201

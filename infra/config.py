@@ -122,6 +122,10 @@ class StepwatchConfig:
             not request the rule by name.
         alarms: `all`, or `essential`, which omits the alarms of each rule's function.
         verdict_latency_s: Seconds from a tensor to its verdict above which an alarm starts.
+        canary: Whether a new version of `stop_job`, `finish_job` and `notify` gets a tenth of the
+            events for five minutes, and is rolled back if it fails.
+        event_bus: Bus of the event rules that wake evaluators: `default`, or `own`, which has room
+            for 300 rules of its own. Then each event is paid twice.
         tracing: Whether AWS X-Ray traces the functions.
         retention_days: Days that the functions' logs are kept.
         tensor_expiration_days: Days after which tensors are deleted.
@@ -169,6 +173,8 @@ class StepwatchConfig:
     notify_not_judged: Annotated[bool, read_flag] = False
     alarms: Annotated[str, read_choice("all", "essential")] = "all"
     verdict_latency_s: Annotated[int, read_number(1, 86400)] = 60
+    canary: Annotated[bool | None, read_flag] = None
+    event_bus: Annotated[str, read_choice("default", "own")] = "default"
     tracing: Annotated[bool, read_flag] = False
     retention_days: Annotated[int, read_number(1, 3653, only=patterns.LOG_RETENTION_DAYS)] = 30
     tensor_expiration_days: Annotated[int, read_number(1, 3650)] = 90
@@ -192,6 +198,16 @@ class StepwatchConfig:
     def stack_name(self) -> str:
         """Name of the CloudFormation stack."""
         return f"Stepwatch-{self.stage}"
+
+    @property
+    def log_group_prefix(self) -> str:
+        """Beginning of the names of the functions' log groups."""
+        return f"/stepwatch/{self.stage}/"
+
+    @property
+    def has_canary(self) -> bool:
+        """Whether new versions of functions get few events at first."""
+        return self.stage != EPHEMERAL_STAGE if self.canary is None else self.canary
 
     @property
     def retains_data(self) -> bool:

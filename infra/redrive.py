@@ -24,7 +24,7 @@ from infra.app import project_context
 from infra.event_summary import counted, described, event_of
 from infra.setting_checks import PREFIX
 from lambdas.contracts.environment import RULE_QUEUE_URLS
-from lambdas.contracts.queue_list import resolve_queue_urls
+from lambdas.contracts.name_list import resolve_names
 
 __all__ = ["Waiting", "main"]
 
@@ -118,7 +118,7 @@ def _waiting(stack: str) -> dict[str, Waiting]:
 def _rule_queues(function: str) -> Mapping[str, str]:
     """Return the rules' queues, from the environment of a function that wakes evaluators."""
     settings = boto3.client("lambda").get_function_configuration(FunctionName=function)
-    return resolve_queue_urls(json.loads(settings["Environment"]["Variables"][RULE_QUEUE_URLS]))
+    return resolve_names(json.loads(settings["Environment"]["Variables"][RULE_QUEUE_URLS]))
 
 
 def _dead_letters_of(queue_url: str) -> str:

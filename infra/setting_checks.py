@@ -30,8 +30,12 @@ LONGEST_BUCKET_NAME = 63
 
 MAX_RULE_LIST_BYTES = 3300
 """Maximum size of the longest rule list, of the 4096 bytes that Lambda allows for variables."""
-LISTED_RULE_BYTES = len('"": "Stepwatch--RuleEvaluatorLogs12345678-123456789012", ')
-"""Size of a rule's entry in that list, besides the stage and the rule's name (twice)."""
+LISTED_RULE_BYTES = len('"": "", ')
+"""Size of a rule in that list, besides its name."""
+MAX_SHORT_NAME = 49
+"""Maximum length of a rule's name in letters that fits into the name of its queue at any stage; a
+longer one is listed with that name."""
+LISTED_QUEUE_BYTES = 80
 
 
 def wrong(key: str, value: Any, error: SettingError) -> str:
@@ -125,14 +129,18 @@ def _too_many_buckets(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _too_many_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
-    besides_names = LISTED_RULE_BYTES + len(values.get("stage", "dev"))
-    # The placeholders are listed, too; unused ones need little room.
-    names = (*rule_names, JOB_RULES, CUSTOM_RULES)
-    size = sum(besides_names + 2 * len(name) for name in names)
+    # The placeholders are listed with names of queues, too; unused ones need little room.
+    listed = [LISTED_RULE_BYTES + len(name) for name in rule_names]
+    listed += [LISTED_QUEUE_BYTES for name in rule_names if len(name) > MAX_SHORT_NAME]
+    lists = (rule_names, values.get("stop_rules", ()), values.get("stop_observed_rules", ()))
+    size = max(
+        sum(listed) + 2 * (LISTED_QUEUE_BYTES + LISTED_RULE_BYTES) + len(JOB_RULES + CUSTOM_RULES),
+        sum(len(name) + 1 for names in lists for name in names),
+    )
     buckets = sum(len(name) + 1 for name in _bucket_names(values))
     if size > MAX_RULE_LIST_BYTES or size + buckets > MAX_LISTS_BYTES:
         allowed = (
-            "fewer rules, or shorter names: the list of their log groups does not fit into a "
+            "fewer rules, or shorter names: the list of their names does not fit into a "
             f"function's environment; deploy some of them under another {PREFIX}stage"
         )
         yield wrong("rules", f"{len(rule_names)} rules", SettingError(allowed))

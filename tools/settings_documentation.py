@@ -31,6 +31,7 @@ NOT_SET = {
     "custom_rule_bucket": "made by the stack",
     "kms_key_arn": "made by the stack",
     "stop_rules": "all, or the pack's",
+    "canary": "`true`; `false` in the stage `dev`",
     "data_retention": "`retain`; `destroy` in the stage `dev`",
 }
 

@@ -82,17 +82,17 @@ class Encryption(Construct):
                 )
             )
         if config.encryption == "kms":
-            self._open_to_logs(key, config.stack_name)
+            self._open_to_logs(key, config)
         return key
 
-    def _open_to_logs(self, key: kms.Key, stack_name: str) -> None:
+    def _open_to_logs(self, key: kms.Key, config: StepwatchConfig) -> None:
         """Allow CloudWatch Logs to use the key for log groups of this stack."""
         stack = cdk.Stack.of(self)
         # By name prefix, because their ARNs would be circular references to the key.
         groups = stack.format_arn(
             service="logs",
             resource="log-group",
-            resource_name=f"{stack_name}-*",
+            resource_name=f"{config.log_group_prefix}*",
             arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
         key.add_to_resource_policy(

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from infra.config import StepwatchConfig
 from infra.constructs.encryption import Encryption
+from infra.constructs.trust import Trust
 from lambdas.contracts.events import (
     ACTIVE_ATTRIBUTE,
     ACTIVE_INDEX,
@@ -41,6 +42,7 @@ class EvaluationState(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
+            resource_policy=Trust(config).table_policy(),
             deletion_protection=config.retains_data,
             time_to_live_attribute=STATE_TTL_ATTRIBUTE,
             # Deletion protection would also block the rollback of a failed first deployment.

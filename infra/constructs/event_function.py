@@ -11,6 +11,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.constructs.canary import ALIAS
 from infra.constructs.function import (
     FunctionSettings,
     FunctionSource,
@@ -29,6 +30,7 @@ class EventFunction(StepwatchFunction):
     """A function with a queue for events that it, or EventBridge, could not handle.
 
     Attributes:
+        called: The alias that events call; the function itself without one.
         failures: Events that EventBridge could not deliver, and records of invocations that failed
             after all retries.
     """
@@ -44,7 +46,9 @@ class EventFunction(StepwatchFunction):
     ) -> None:
         """Create the function and its failure queue."""
         super().__init__(scope, id_, source=source, settings=settings, environment=environment)
-        self.failures = dead_letters(self, "Failures", source.encryption)
+        self.failures = dead_letters(self, "Failures", source.encryption, enforce_ssl=True)
+        statement = source.trust.queue_statement(self.failures.queue_arn)
+        self.failures.add_to_resource_policy(statement)
         acknowledge(
             self.failures,
             "SQS3",
@@ -52,11 +56,14 @@ class EventFunction(StepwatchFunction):
             "and the on-failure destination of the function. cdk-nag sees neither.",
         )
         self.allow(["sqs:SendMessage"], [self.failures.queue_arn])
+        self.called: lambda_.IFunction = self.function
+        if source.canary is not None:
+            self.called = source.canary.alias_of(self, self.function)
         lambda_.CfnEventInvokeConfig(
             self,
             "Retries",
             function_name=self.function.function_name,
-            qualifier="$LATEST",
+            qualifier="$LATEST" if self.called is self.function else ALIAS,
             maximum_retry_attempts=MAXIMUM_RETRIES,
             maximum_event_age_in_seconds=MAXIMUM_EVENT_AGE_S,
             destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
@@ -91,4 +98,4 @@ class EventFunction(StepwatchFunction):
         )
 
     def _targets(self, event: events.RuleTargetInput | None = None) -> Sequence[events.IRuleTarget]:
-        return [targets.LambdaFunction(self.function, event=event, dead_letter_queue=self.failures)]
+        return [targets.LambdaFunction(self.called, event=event, dead_letter_queue=self.failures)]

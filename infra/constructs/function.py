@@ -15,8 +15,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import StepwatchConfig
+from infra.constructs.canary import Canary
 from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS, Encryption
 from infra.constructs.removal import removal_of
+from infra.constructs.tensor_bus import TensorBus
+from infra.constructs.trust import Trust, role_path
 from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
 from lambdas.contracts.environment import METRICS_NAMESPACE
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionSettings", "FunctionSource", "StepwatchFunction", "dead_letters"]
 
+TRACE_ACTIONS = ("xray:PutTelemetryRecords", "xray:PutTraceSegments")
 DEAD_LETTER_RETENTION_DAYS = 14  # the maximum of SQS
 
 
@@ -36,6 +40,9 @@ class FunctionSettings:
 
     Attributes:
         handler: Dotted path of the handler.
+        name: Last part of the log group's name; by default the folder of the handler.
+        is_of_a_rule: Whether each rule has such a function. Its role holds the permissions, which
+            saves a resource. Those of other functions may become too large for a role.
         wakes_itself: Whether the function sends messages to its own queue. Lambda would stop such a
             loop after sixteen of them.
     """
@@ -44,6 +51,8 @@ class FunctionSettings:
     timeout_s: int
     memory_mb: int
     description: str
+    name: str = ""
+    is_of_a_rule: bool = False
     wakes_itself: bool = False
 
 
@@ -70,6 +79,13 @@ class FunctionSource(Construct):
         arm64 = config.architecture == "arm64"
         self.architecture = lambda_.Architecture.ARM_64 if arm64 else lambda_.Architecture.X86_64
         self.config, self.encryption, self.watched = config, encryption, watched
+        self.trust = Trust(config)
+        self.canary = Canary(self, "Canary", config=config) if config.has_canary else None
+        self.tensor_bus = (
+            TensorBus(self, "TensorBus", config=config, buckets=watched.bucket_names())
+            if config.event_bus == "own"
+            else None
+        )
         self.code = _asset(function_folder)
         self.layer = lambda_.LayerVersion(
             self,
@@ -96,8 +112,15 @@ class StepwatchFunction(Construct):
         """Create the function; `environment` uses names of `lambdas.contracts.environment`."""
         super().__init__(scope, id_)
         self.watched = source.watched
-        self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        self.log_group = _log_group(self, source)
+        self._inline = iam.PolicyDocument() if settings.is_of_a_rule else None
+        self._role = iam.Role(
+            self,
+            "Role",
+            path=role_path(source.config),
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            inline_policies={"Permissions": self._inline} if self._inline else None,
+        )
+        self.log_group = _log_group(self, source, settings.name or settings.handler.split(".")[1])
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
         self._allow_key(source.encryption)
         self.function = lambda_.Function(
@@ -108,7 +131,7 @@ class StepwatchFunction(Construct):
             code=source.code,
             layers=[source.layer],
             handler=settings.handler,
-            role=self._role,
+            role=self._role.without_policy_updates(),
             timeout=cdk.Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mb,
             log_group=self.log_group,
@@ -122,6 +145,7 @@ class StepwatchFunction(Construct):
             description=settings.description,
         )
         if source.config.tracing:
+            self.allow(TRACE_ACTIONS, ["*"])
             acknowledge(
                 self,
                 "IAM5[Resource::*]",
@@ -136,11 +160,13 @@ class StepwatchFunction(Construct):
         conditions: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         """Allow the function actions, each with its full name, on resources."""
-        self._role.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=list(actions), resources=list(resources), conditions=conditions
-            )
+        statement = iam.PolicyStatement(
+            actions=list(actions), resources=list(resources), conditions=conditions
         )
+        if self._inline is not None:
+            self._inline.add_statements(statement)
+        else:
+            self._role.add_to_principal_policy(statement)
 
     def _allow_key(self, encryption: Encryption) -> None:
         """Allow the function to use the data key; for the table only through DynamoDB."""
@@ -154,22 +180,28 @@ class StepwatchFunction(Construct):
         )
 
 
-def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queue:
+def dead_letters(
+    scope: Construct, id_: str, encryption: Encryption, *, enforce_ssl: bool | None = None
+) -> sqs.Queue:
     """Create a queue for messages that could not be handled."""
     return sqs.Queue(
         scope,
         id_,
         encryption=encryption.of_queues,
         encryption_master_key=encryption.data_key,
-        enforce_ssl=True,
+        enforce_ssl=enforce_ssl,
         retention_period=cdk.Duration.days(DEAD_LETTER_RETENTION_DAYS),
     )
 
 
-def _log_group(scope: Construct, source: FunctionSource) -> logs.LogGroup:
+def _log_group(scope: Construct, source: FunctionSource, name: str) -> logs.LogGroup:
+    # A part of the stack's id, because groups of a deleted stack may still exist.
+    stack_id = cdk.Fn.select(2, cdk.Fn.split("/", cdk.Aws.STACK_ID))
+    unique = cdk.Fn.select(0, cdk.Fn.split("-", stack_id))
     log_group = logs.LogGroup(
         scope,
         "Logs",
+        log_group_name=f"{source.config.log_group_prefix}{unique}/{name}",
         removal_policy=removal_of(source.config),
         encryption_key=source.encryption.data_key,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import aws_cdk as cdk
@@ -10,9 +9,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.config import StepwatchConfig
 from infra.constructs.encryption import KEY_ACTIONS, Encryption
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
+from infra.constructs.rule_evaluation import RuleEvaluation, list_names
+from infra.constructs.trust import Trust
 from lambdas.contracts import environment
 from lambdas.contracts.events import notable_statuses_pattern, stop_overdue_pattern
 
@@ -30,7 +32,7 @@ class AlertTopic(Construct):
     """The topic of all messages."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, encryption: Encryption, emails: tuple[str, ...]
+        self, scope: Construct, id_: str, *, encryption: Encryption, config: StepwatchConfig
     ) -> None:
         """Create the topic and its subscriptions."""
         super().__init__(scope, id_)
@@ -49,7 +51,8 @@ class AlertTopic(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
             )
         )
-        for number, email in enumerate(emails):
+        Trust(config).protect_topic(self.topic)
+        for number, email in enumerate(config.alert_emails):
             sns.Subscription(
                 self,
                 f"Email{number}",
@@ -69,7 +72,7 @@ class Notify(Construct):
         *,
         source: FunctionSource,
         topic: sns.ITopic,
-        log_groups: Mapping[str, str],
+        evaluations: Mapping[str, RuleEvaluation],
     ) -> None:
         """Create the function and its event rules."""
         super().__init__(scope, id_)
@@ -83,7 +86,7 @@ class Notify(Construct):
                 environment.TOPIC_ARN: topic.topic_arn,
                 environment.NOTIFY_STATUSES: ",".join(statuses),
                 environment.NOTIFY_NOT_JUDGED: str(source.config.notify_not_judged).lower(),
-                environment.RULE_LOG_GROUPS: json.dumps(dict(log_groups)),
+                environment.RULE_LOG_GROUPS: _log_groups(evaluations),
             },
         )
         self._allow(notify, source, topic)
@@ -121,3 +124,9 @@ class Notify(Construct):
         notify.allow(["sns:Publish"], [topic.topic_arn])
         if source.encryption.data_key is None:
             notify.allow(KEY_ACTIONS, [source.encryption.key.key_arn])
+
+
+def _log_groups(evaluations: Mapping[str, RuleEvaluation]) -> str:
+    """Return the names of the log groups by rule."""
+    names = {rule: found.evaluator.log_group.log_group_name for rule, found in evaluations.items()}
+    return list_names(names, {rule: found.name for rule, found in evaluations.items()})

@@ -1,4 +1,4 @@
-"""A queue as the target of an event rule."""
+"""A queue with its dead letters, as the target of an event rule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.interfaces.aws_events import IRuleRef
+from constructs import Construct
+
+from infra.constructs.trust import Trust
 
 __all__ = ["QueueTarget"]
 
@@ -15,26 +18,38 @@ __all__ = ["QueueTarget"]
 class QueueTarget:
     """Lets an event rule send to a queue, and undeliverable events to a dead-letter queue.
 
-    With a customer key, CDK's own target would allow event rules of all accounts to send to the
-    queue.
+    Both queues have one policy, in which "*" is the queue that has the policy.
     """
 
-    def __init__(self, queue: sqs.Queue, dead_letters: sqs.Queue) -> None:
-        """Describe the target."""
+    def __init__(
+        self, scope: Construct, queue: sqs.Queue, dead_letters: sqs.Queue, trust: Trust
+    ) -> None:
+        """Create the policy of both queues."""
         self._queue, self._dead_letters = queue, dead_letters
+        policy = sqs.QueuePolicy(scope, "QueuePolicy", queues=[queue, dead_letters])
+        self._statements = policy.document
+        self._statements.add_statements(
+            iam.PolicyStatement(
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["sqs:*"],
+                resources=["*"],
+                conditions={"Bool": {"aws:SecureTransport": "false"}},
+            ),
+            trust.queue_statement("*"),
+        )
 
     def bind(self, rule: IRuleRef, id: str | None = None) -> events.RuleTargetConfig:  # noqa: A002
         """Allow a rule to send to both queues."""
         del id
-        for queue in (self._queue, self._dead_letters):
-            queue.add_to_resource_policy(
-                iam.PolicyStatement(
-                    principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                    actions=["sqs:SendMessage"],
-                    resources=[queue.queue_arn],
-                    conditions={"ArnEquals": {"aws:SourceArn": rule.rule_ref.rule_arn}},
-                )
+        self._statements.add_statements(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=["*"],
+                conditions={"ArnEquals": {"aws:SourceArn": rule.rule_ref.rule_arn}},
             )
+        )
         return events.RuleTargetConfig(
             arn=self._queue.queue_arn,
             dead_letter_config=events.CfnRule.DeadLetterConfigProperty(

@@ -22,11 +22,12 @@ from infra.constructs.function import (
 )
 from infra.constructs.queue_target import QueueTarget
 from infra.constructs.status_bus import STATUS_BUS, allow_status_events
+from infra.constructs.tensor_bus import tensor_events
 from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, tensor_object_pattern
+from lambdas.contracts.events import STATUS_DETAIL_TYPE
 
-__all__ = ["Evaluated", "RuleEvaluation", "RuleQueues"]
+__all__ = ["Evaluated", "RuleEvaluation", "RuleQueues", "list_names"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
 MAX_RECEIVE_COUNT = 10  # several evaluators may lose a write conflict a few times
@@ -67,9 +68,10 @@ class RuleQueues:
     by_rule: Mapping[str, sqs.Queue]
 
     def urls(self) -> str:
-        """Return the environment variable with the queues: the first as URL, others by name."""
-        queues = enumerate(self.by_rule.items())
-        return json.dumps({rule: q.queue_name if at else q.queue_url for at, (rule, q) in queues})
+        """Return the environment variable with the queues."""
+        urls = {rule: queue.queue_url for rule, queue in self.by_rule.items()}
+        names = {rule: _literal_name(queue) for rule, queue in self.by_rule.items()}
+        return list_names(urls, names)
 
     def allow_sending(self, function: StepwatchFunction) -> None:
         """Allow a function to send messages to all of them."""
@@ -92,7 +94,7 @@ class RuleEvaluation(Construct):
     ) -> None:
         """Create the queue, the function and the event rule."""
         super().__init__(scope, id_)
-        config = source.config
+        config, self.name = source.config, evaluated.name
         self.dead_letters = dead_letters(self, "DeadLetters", source.encryption)
         self.queue = self._queue(evaluated, source)
         self.evaluator = StepwatchFunction(
@@ -104,13 +106,15 @@ class RuleEvaluation(Construct):
                 timeout_s=config.evaluator_timeout_s,
                 memory_mb=config.evaluator_memory_mb,
                 description=f"Evaluates {evaluated.title} on the tensors of training jobs",
+                name=evaluated.name,
+                is_of_a_rule=True,
                 wakes_itself=True,
             ),
             environment={**self._environment(config), **evaluated.environment},
         )
         self._allow()
         self._consume(config)
-        self._subscribe(evaluated)
+        self._subscribe(evaluated, source)
 
     def _queue(self, evaluated: Evaluated, source: FunctionSource) -> sqs.Queue:
         config = source.config
@@ -121,7 +125,6 @@ class RuleEvaluation(Construct):
             queue_name=_queue_name(config, evaluated.name),
             encryption=source.encryption.of_queues,
             encryption_master_key=source.encryption.data_key,
-            enforce_ssl=True,
             visibility_timeout=cdk.Duration.seconds(visible_s),
             dead_letter_queue=sqs.DeadLetterQueue(
                 max_receive_count=MAX_RECEIVE_COUNT, queue=self.dead_letters
@@ -181,18 +184,14 @@ class RuleEvaluation(Construct):
             report_batch_item_failures=True,
         )
 
-    def _subscribe(self, evaluated: Evaluated) -> None:
-        pattern = tensor_object_pattern(self.evaluator.watched.bucket_names())
+    def _subscribe(self, evaluated: Evaluated, source: FunctionSource) -> None:
         events.Rule(
             self,
             "Tensors",
+            event_bus=source.tensor_bus and source.tensor_bus.bus,
             description=f"Tensors of a step were written: wake what evaluates {evaluated.title}",
-            event_pattern=events.EventPattern(
-                source=pattern["source"],
-                detail_type=pattern["detail-type"],
-                detail=pattern["detail"],
-            ),
-            targets=[QueueTarget(self.queue, self.dead_letters)],
+            event_pattern=tensor_events(self.evaluator.watched.bucket_names()),
+            targets=[QueueTarget(self, self.queue, self.dead_letters, source.trust)],
         )
 
     def _environment(self, config: StepwatchConfig) -> dict[str, str]:
@@ -202,6 +201,27 @@ class RuleEvaluation(Construct):
             environment.WORKER_WAIT_S: str(config.worker_wait_s),
             environment.WORKER_WAIT_STEPS: str(config.worker_wait_steps),
         }
+
+
+def list_names(whole: Mapping[str, str], ends: Mapping[str, str]) -> str:
+    """Return the value of a variable with a name for each rule, for `lambdas.contracts.name_list`.
+
+    Args:
+        whole: Names or URLs by rule, which may be known only to CloudFormation.
+        ends: Their last parts, which differ between rules.
+    """
+    first = next(iter(ends))
+    beginning = ends[first].removesuffix(first)
+    listed = {rule: "" if end == beginning + rule else end for rule, end in ends.items()}
+    return json.dumps({**listed, first: whole[first]})
+
+
+def _literal_name(queue: sqs.Queue) -> str:
+    """Return the name of a queue as text, not as a reference."""
+    resource = queue.node.default_child
+    if not isinstance(resource, sqs.CfnQueue):  # pragma: no cover - a change in CDK
+        raise TypeError(f"the resource of the queue is {resource!r}, not a CfnQueue")
+    return str(resource.queue_name)
 
 
 def _queue_name(config: StepwatchConfig, evaluated: str) -> str:

@@ -9,6 +9,7 @@ from constructs import Construct
 from infra.config import StepwatchConfig
 from infra.constructs.encryption import Encryption
 from infra.constructs.removal import removal_of
+from infra.constructs.trust import Trust
 
 __all__ = ["TensorStorage"]
 
@@ -66,6 +67,7 @@ class TensorStorage(Construct):
             removal_policy=self._removal,
         )
         _send_events(bucket)
+        Trust(self._config).protect_verdicts(bucket)
         return bucket
 
     def _make_access_logs(self) -> s3.Bucket:

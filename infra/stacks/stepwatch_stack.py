@@ -21,11 +21,15 @@ from infra.constructs.rule_evaluation import Evaluated, RuleEvaluation, RuleQueu
 from infra.constructs.stop_job import StopJob
 from infra.constructs.sweep import Sweep
 from infra.constructs.tensor_storage import TensorStorage
+from infra.constructs.trust import EmergencyRole
 from infra.constructs.watched_state import WatchedState
 from infra.packaging import stage_function, stage_layer
 from lambdas.contracts.events import JOB_RULES
 
-__all__ = ["StepwatchStack"]
+__all__ = ["COMPONENT_TAG", "STAGE_TAG", "StepwatchStack"]
+
+STAGE_TAG, COMPONENT_TAG = "stepwatch:stage", "stepwatch:component"
+"""Tags by which the bill can be split: the deployment, and its part or rule."""
 
 
 class StepwatchStack(cdk.Stack):
@@ -43,7 +47,7 @@ class StepwatchStack(cdk.Stack):
         """Create the resources; `with_wheels` adds the packages that Lambda needs to the layer."""
         super().__init__(scope, id_, stack_name=config.stack_name, **stack_options)
         self.config = config
-        cdk.Tags.of(self).add("stepwatch:stage", config.stage)
+        cdk.Tags.of(self).add(STAGE_TAG, config.stage)
         self._encryption = Encryption(self, "Encryption", config=config)
         self.storage = TensorStorage(
             self, "TensorStorage", config=config, encryption=self._encryption
@@ -51,8 +55,9 @@ class StepwatchStack(cdk.Stack):
         self.state = EvaluationState(
             self, "EvaluationState", config=config, encryption=self._encryption
         )
-        self.alerts = AlertTopic(
-            self, "Alerts", encryption=self._encryption, emails=config.alert_emails
+        self.alerts = AlertTopic(self, "Alerts", encryption=self._encryption, config=config)
+        self.emergency = EmergencyRole(
+            self, "Emergency", config=config, encryption=self._encryption
         )
         self._add_functions(config, with_wheels=with_wheels)
         self.monitoring = Monitoring(
@@ -63,6 +68,10 @@ class StepwatchStack(cdk.Stack):
             monitored=self._monitored(),
         )
         self._outputs(config)
+        for construct in self.node.children:
+            if isinstance(construct, Construct) and not isinstance(construct, cdk.CfnElement):
+                component = construct.node.id.removeprefix("Rule-")
+                cdk.Tags.of(construct).add(COMPONENT_TAG, component)
 
     def _add_functions(self, config: StepwatchConfig, *, with_wheels: bool) -> None:
         self.layer_folder = stage_layer(config.architecture, with_wheels=with_wheels)
@@ -86,16 +95,12 @@ class StepwatchStack(cdk.Stack):
         } | self.job_rules.evaluations
         queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
         self.sweep = Sweep(self, "Sweep", queues=queues, source=source)
-        log_groups = {
-            name: found.evaluator.log_group.log_group_name
-            for name, found in self.evaluations.items()
-        }
         topic = self.alerts.topic
         self._handlers = {
             "stop_job": StopJob(self, "StopJob", source=source).handler,
             "finish_job": FinishJob(self, "FinishJob", queues=queues, source=source).handler,
             "notify": Notify(
-                self, "Notify", topic=topic, log_groups=log_groups, source=source
+                self, "Notify", topic=topic, evaluations=self.evaluations, source=source
             ).handler,
         }
 
@@ -120,6 +125,10 @@ class StepwatchStack(cdk.Stack):
             "AlertTopicArn": (
                 self.alerts.topic.topic_arn,
                 "Topic of findings and alarms: subscribe to it",
+            ),
+            "EmergencyRoleArn": (
+                self.emergency.role.role_arn,
+                "Role to repair this deployment: others may not write to its table and queues",
             ),
             "Version": (metadata.version("stepwatch"), "Version of Stepwatch that is deployed"),
             "DashboardUrl": (self.monitoring.dashboard.url, "Dashboard of this deployment"),
@@ -155,7 +164,7 @@ class StepwatchStack(cdk.Stack):
         for name, (handler, what) in functions.items():
             found = self._handlers[handler]
             outputs[f"{name}FunctionName"] = (
-                found.function.function_name,
+                found.called.function_name,
                 f"Function that {what}",
             )
             outputs[f"{name}FailuresUrl"] = (

@@ -100,7 +100,7 @@ WORKER_WAIT_STEPS: Final = "STEPWATCH_WORKER_WAIT_STEPS"
 RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
 """sweep, finish_job: JSON object of the evaluators' queues by rule configuration name.
 
-The first one is a URL; the others are names of queues of the same account and Region.
+`lambdas.contracts.name_list` resolves the list.
 """
 
 MAX_SILENCE_S: Final = "STEPWATCH_MAX_SILENCE_S"
@@ -130,4 +130,5 @@ NOTIFY_NOT_JUDGED: Final = "STEPWATCH_NOTIFY_NOT_JUDGED"
 """notify: `true` also sends a message if a rule that the job did not request was not evaluated."""
 
 RULE_LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
-"""notify: JSON object, rule configuration name -> name of the log group of its evaluator."""
+"""notify: JSON object, rule configuration name -> name of the log group of its evaluator; a list
+likewise."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
-from lambdas.contracts.queue_list import resolve_queue_urls
+from lambdas.contracts.name_list import resolve_names
 from lambdas.contracts.stopping import ANY, OPT_IN, STOP_POLICIES, STOP_SEVERITIES, STOP_TAG
 from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
 from rule_runtime.engine.outcome import RuleStatus
@@ -186,7 +186,7 @@ class FinishJobSettings(_Settings):
     def _read(cls, reader: EnvironmentReader) -> Self:
         return cls(
             **_watched(reader),
-            rule_queue_urls=resolve_queue_urls(reader.texts(environment.RULE_QUEUE_URLS)),
+            rule_queue_urls=resolve_names(reader.texts(environment.RULE_QUEUE_URLS)),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
         )
 
@@ -232,13 +232,14 @@ class NotifySettings(_Settings):
     def _read(cls, reader: EnvironmentReader) -> Self:
         statuses = reader.choices(environment.NOTIFY_STATUSES, [s.value for s in RuleStatus])
         has_groups = bool(reader.text(environment.RULE_LOG_GROUPS, default=""))
+        listed = reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {}
         return cls(
             **_watched(reader),
             topic_arn=reader.text(environment.TOPIC_ARN),
             region=reader.text(_REGION, default=reader.text(_DEFAULT_REGION, default="") or None),
             statuses=statuses or DEFAULT_NOTIFY_STATUSES,
             tells_not_judged=reader.flag(environment.NOTIFY_NOT_JUDGED, default=False),
-            rule_log_groups=reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {},
+            rule_log_groups=resolve_names(listed),
         )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import urljoin
 
 from rule_runtime.doctor.asking import asked
 from rule_runtime.doctor.finding import Finding, Verdict
 from rule_runtime.jobs.aws import Aws, AwsRequestError
+from rule_runtime.jobs.deployment import resolve_names
 
 __all__ = ["operation_findings"]
 
@@ -92,10 +92,8 @@ def _queues(aws: Aws, outputs: Mapping[str, str]) -> dict[str, str]:
     }
     function = outputs["FinishJobFunctionName"]
     found = aws.call("lambda", "get_function_configuration", FunctionName=function)
-    listed = json.loads(found["Environment"]["Variables"].get(_RULE_QUEUE_URLS, "{}"))
-    first = next(iter(listed.values()), "")
-    for rule, queue in listed.items():
-        url = urljoin(first, queue)  # all but the first may be names in the same account
+    listed = resolve_names(found["Environment"]["Variables"].get(_RULE_QUEUE_URLS))
+    for rule, url in listed.items():
         policy = json.loads(_attributes(aws, url, ["RedrivePolicy"])["RedrivePolicy"])
         # The dead-letter queue is in the same account and Region.
         name = policy["deadLetterTargetArn"].rpartition(":")[2]

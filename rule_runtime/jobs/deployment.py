@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from urllib.parse import urljoin
 
 from rule_runtime.jobs.aws import Aws, AwsRequestError
 
@@ -21,6 +22,7 @@ __all__ = [
     "CustomRuleFiles",
     "Deployment",
     "DeploymentError",
+    "resolve_names",
 ]
 
 DEFAULT_STAGE: Final = "dev"
@@ -112,7 +114,7 @@ class Deployment:
         Raises:
             DeploymentError: There is no deployment, or you may not describe its function.
         """
-        return _texts(self._environment(_NOTIFY_FUNCTION).get(_LOG_GROUPS))
+        return resolve_names(self._environment(_NOTIFY_FUNCTION).get(_LOG_GROUPS))
 
     @cached_property
     def custom_rules(self) -> CustomRuleFiles:
@@ -144,6 +146,18 @@ class Deployment:
             ) from error
         variables: Mapping[str, str] = answer.get("Environment", {}).get("Variables", {})
         return variables
+
+
+def resolve_names(text: str | None) -> dict[str, str]:
+    """Return whole names by rule, from a list in the environment of a function.
+
+    The functions resolve it by `lambdas.contracts.name_list`, which is not part of the installed
+    package.
+    """
+    listed = _texts(text)
+    rule, first = next(iter(listed.items()), ("", ""))
+    beginning = first.removesuffix(rule)
+    return {name: urljoin(first, end) if end else beginning + name for name, end in listed.items()}
 
 
 def _texts(text: str | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.infra.synthesis import assembly_of, template_of
+from tools.golden_memories import RULES as RULES_OF_THE_PACKAGE
 
 RULES: dict[str, dict[str, Any]] = {
     "VanishingGradient": {"threshold": 1e-6},
@@ -39,6 +40,16 @@ EVERYTHING = {
     "stepwatch:evaluator_timeout_s": 900,
 }
 
+
+SELECTING = {"tensor_regex": ".*"}
+NEEDED = {
+    "AllZero": SELECTING,
+    "SimilarAcrossRuns": {"other_trials": "other"},
+    "TensorVariance": {**SELECTING, "max_threshold": "1"},
+    "UnchangedTensor": SELECTING,
+}
+EVERY_RULE = {rule: NEEDED.get(rule, {}) for rule in sorted(RULES_OF_THE_PACKAGE)}
+"""Every built-in rule, with the parameters that it requires."""
 
 FRUGAL = {
     "stepwatch:rules": "NonFinite,LossDiverging",

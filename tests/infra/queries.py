@@ -34,10 +34,18 @@ def variables(template: Template, part: str) -> dict[str, Any]:
 
 
 def statements(template: Template, part: str) -> list[dict[str, Any]]:
-    """Return the statements of the one role's policy whose logical id has a part."""
-    _, policy = only(resources(template, "AWS::IAM::Policy"), part)
+    """Return the statements of the one role whose logical id has a part."""
+    name, _ = only(resources(template, "AWS::IAM::Role"), part)
+    (policy,) = policies_of(template, name)
     found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
     return found
+
+
+def policies_of(template: Template, role: str) -> list[dict[str, Any]]:
+    """Return the policies in a role, and those that name it."""
+    apart = resources(template, "AWS::IAM::Policy").values()
+    named = [policy for policy in apart if {"Ref": role} in policy["Roles"]]
+    return [*template["Resources"][role]["Properties"].get("Policies", []), *named]
 
 
 def actions(statement: dict[str, Any]) -> list[str]:

@@ -298,9 +298,9 @@ def test_packs_that_cannot_be_asked_are_reported(monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_many_rules_for_a_functions_environment_are_a_mistake() -> None:
-    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(60)}
+    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(250)}
     (mistake,) = mistakes(rules=rules)
-    assert mistake.startswith("stepwatch:rules = '60 rules': allowed: fewer rules")
+    assert mistake.startswith("stepwatch:rules = '250 rules': allowed: fewer rules")
     assert "under another stepwatch:stage" in mistake
 
 
@@ -312,10 +312,10 @@ def test_too_many_buckets_are_a_mistake() -> None:
 
 
 def test_buckets_and_rules_share_a_functions_environment() -> None:
-    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(40)}
-    assert len(read(rules=rules).rules) == 40
+    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(200)}
+    assert len(read(rules=rules).rules) == 200
     (mistake,) = mistakes(rules=rules, tensor_buckets=[f"{n:063}" for n in range(14)])
-    assert mistake.startswith("stepwatch:rules = '40 rules': allowed: fewer rules")
+    assert mistake.startswith("stepwatch:rules = '200 rules': allowed: fewer rules")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def may_send(resources: Resources, queue: str, rule: str) -> bool:
         statement["Effect"] == "Allow"
         and statement["Principal"] == {"Service": EVENTS}
         and "sqs:SendMessage" in as_list(statement["Action"])
-        and statement["Resource"] == arn(queue)
+        and statement["Resource"] in (arn(queue), "*")
         and statement["Condition"] == {"ArnEquals": {"aws:SourceArn": arn(rule)}}
         for policy in of_type(resources, "AWS::SQS::QueuePolicy").values()
         if {"Ref": queue} in policy["Queues"]
@@ -56,8 +56,7 @@ def granted(resources: Resources, function: str) -> set[tuple[str, str]]:
     role = named_by(resources[function]["Properties"]["Role"])
     return {
         (action, json.dumps(resource))
-        for policy in of_type(resources, "AWS::IAM::Policy").values()
-        if {"Ref": role} in policy["Roles"]
+        for policy in queries.policies_of({"Resources": resources}, role)
         for statement in policy["PolicyDocument"]["Statement"]
         if statement["Effect"] == "Allow" and "Condition" not in statement
         for action in as_list(statement["Action"])
@@ -69,13 +68,13 @@ def test_event_rules_may_reach_their_targets(resources: Resources) -> None:
     permissions = of_type(resources, "AWS::Lambda::Permission").values()
     for rule, properties in of_type(resources, "AWS::Events::Rule").items():
         for target in properties["Targets"]:
-            name = named_by(target["Arn"])
+            name = target["Arn"].get("Ref") or named_by(target["Arn"])
             if resources[name]["Type"] == "AWS::SQS::Queue":
                 assert may_send(resources, name, rule), f"{rule} may not send to {name}"
             else:
                 expected = {
                     "Action": "lambda:InvokeFunction",
-                    "FunctionName": arn(name),
+                    "FunctionName": target["Arn"],
                     "Principal": EVENTS,
                     "SourceArn": arn(rule),
                 }
@@ -138,10 +137,15 @@ def test_functions_may_write_to_the_log_group_that_they_use(resources: Resources
         }
 
 
-def test_only_lambda_takes_the_roles(resources: Resources) -> None:
-    for role in of_type(resources, "AWS::IAM::Role").values():
+def test_services_and_people_in_an_emergency_take_the_roles(resources: Resources) -> None:
+    for name, role in of_type(resources, "AWS::IAM::Role").items():
         (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
-        assert statement["Principal"] == {"Service": "lambda.amazonaws.com"}
+        service = "codedeploy" if "Canary" in name else "lambda"
+        expected: Any = {"Service": f"{service}.amazonaws.com"}
+        if name.startswith("Emergency"):
+            root = ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, ":root"]
+            expected = {"AWS": {"Fn::Join": ["", root]}}
+        assert statement["Principal"] == expected
         assert statement["Action"] == "sts:AssumeRole"
 
 

@@ -11,6 +11,7 @@ from infra.app import COUNTED, MAX_RESOURCES, project_context
 from infra.config import StepwatchConfig
 from lambdas.evaluate_rule.job_rules import MAX_JOB_RULES
 from rule_runtime.configuration.packs import PACKS
+from tests.infra.conftest import EVERY_RULE, EVERYTHING
 from tests.infra.queries import Template
 from tests.infra.synthesis import template_of
 
@@ -44,11 +45,16 @@ def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, i
     )
     assert reported in text
     of_a_rule = (whole["all"] - pair["all"]) / (len(RULES) - 2)
-    assert round(of_a_rule) == 10
-    assert "A rule adds ten resources:" in text
-    room = len(RULES) + (MAX_RESOURCES - whole["all"]) / of_a_rule
-    assert round(room, -1) == 40
-    assert "so a stack has room for about 40 rules" in text
+    assert round(of_a_rule) == 8
+    assert "A rule adds eight resources:" in text
+    every = {
+        "stepwatch:rules": EVERY_RULE,
+        "stepwatch:stage": "s" * 20,
+        "stepwatch:stop_rules": [],
+        "stepwatch:event_bus": "own",
+    }
+    assert counts(template_of({**EVERYTHING, **every}))["all"] <= MAX_RESOURCES
+    assert f"has room for all {len(EVERY_RULE)} built-in rules" in text
 
 
 def test_how_many_evaluations_may_run_at_once() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra.app import MAX_RESOURCES
 from lambdas.contracts import environment
 from lambdas.contracts.events import (
     JOB_RULES,
@@ -15,7 +16,10 @@ from lambdas.contracts.events import (
     stop_overdue_pattern,
     training_job_changed_pattern,
 )
+from lambdas.contracts.name_list import resolve_names
+from tests.infra.conftest import EVERY_RULE
 from tests.infra.queries import Template, arn, function_of, only, resources, variables
+from tests.infra.synthesis import template_of
 
 WITH_FAILURES = ("FinishJobFinish", "NotifyNotifier", "StopJobStopTrainingJob")
 
@@ -111,13 +115,13 @@ def test_who_wakes_evaluators_knows_every_queue(
     parts = (part if isinstance(part, str) else attribute_of(part) for part in joined)
     listed = json.loads("".join(parts))
     assert listed.keys() == rules.keys() | {JOB_RULES}
-    (url, *names) = listed.values()
-    assert url.endswith(":Ref")
-    assert all(name.endswith(":QueueName") for name in names)
-    for rule, queue_attribute in listed.items():
-        queue = queues[queue_attribute.partition(":")[0]]
-        assert "RedrivePolicy" in queue, "not the dead letters"
-        assert queue["QueueName"] == f"Stepwatch-dev-{rule.replace('#', '_')}"
+    first = listed["VanishingGradient"].partition(":")[0]
+    listed["VanishingGradient"] = url = f"https://sqs/1/{queues[first]['QueueName']}"
+    names = {each["QueueName"] for each in queues.values() if "RedrivePolicy" in each}
+    resolved = resolve_names(listed)
+    assert resolved.keys() == rules.keys() | {JOB_RULES}
+    assert {each.rpartition("/")[2] for each in resolved.values()} == names
+    assert {each.rpartition("/")[0] for each in resolved.values()} == {url.rpartition("/")[0]}
 
 
 def test_the_longest_names_of_queues_are_short_enough_and_differ() -> None:
@@ -136,12 +140,15 @@ def test_the_notifier_can_link_to_the_logs_of_a_rule(
 ) -> None:
     reported = variables(template, "Notify")
     groups = reported[environment.RULE_LOG_GROUPS]["Fn::Join"][1]
-    text = "".join(p if isinstance(p, str) else f"<{p['Ref']}>" for p in groups)
+    first = "/stepwatch/dev/0a1b/VanishingGradient"
+    text = "".join(part if isinstance(part, str) else first for part in groups)
     parts = {rule: f"Rule{rule}" for rule in rules} | {JOB_RULES: "JobRulesBuiltIn"}
-    assert json.loads(text).keys() == parts.keys()
-    for rule, group in json.loads(text).items():
-        _, function = function_of(template, parts[rule])
-        assert function["LoggingConfig"]["LogGroup"] == {"Ref": group.strip("<>")}
+    resolved = resolve_names(json.loads(text))
+    assert resolved.keys() == parts.keys()
+    for rule, group in resolved.items():
+        _, created = only(resources(template, "AWS::Logs::LogGroup"), parts[rule])
+        literal = created["LogGroupName"]["Fn::Join"][1]
+        assert (literal[0], literal[-1]) == ("/stepwatch/dev/", f"/{group.rpartition('/')[2]}")
     topic, _ = only(resources(template, "AWS::SNS::Topic"), "Alerts")
     assert reported[environment.TOPIC_ARN] == {"Ref": topic}
 
@@ -171,8 +178,10 @@ def test_every_variable_has_a_name_of_the_contract(full_template: Template) -> N
         assert set(function["Environment"]["Variables"]) <= names
 
 
-def test_no_environment_exceeds_what_lambda_takes(default_template: Template) -> None:
+def test_no_environment_exceeds_what_lambda_takes_with_every_rule_and_the_longest_stage() -> None:
     """References are counted as long as the longest values that they can have."""
+    default_template = template_of({"stepwatch:rules": EVERY_RULE, "stepwatch:stage": "s" * 20})
+    assert len(default_template["Resources"]) < MAX_RESOURCES
     longest = {"AWS::SQS::Queue": 120, "AWS::Logs::LogGroup": 90, "AWS::DynamoDB::Table": 80}
     types = {name: found["Type"] for name, found in default_template["Resources"].items()}
 

@@ -153,7 +153,7 @@ def test_logs_of_this_stack_only_can_use_the_key(full_template: Template) -> Non
     ((context, groups),) = keys.items()
     assert (operator, context) == ("ArnLike", "kms:EncryptionContext:aws:logs:arn")
     assert text_of(groups) == (
-        "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:Stepwatch-prod-*"
+        "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:/stepwatch/prod/*"
     )
     assert not [action for action in statement["Action"] if "*" in action]
 
@@ -182,7 +182,8 @@ def test_alarms_can_reach_the_encrypted_topic(template: Template) -> None:
     assert senders(template) == {"cloudwatch.amazonaws.com": SENDS}
     ((_, policy),) = resources(template, "AWS::SNS::TopicPolicy").items()
     assert policy["Topics"] == [{"Ref": topic_id}]
-    refused, allowed = policy["PolicyDocument"]["Statement"]
+    refused, allowed, others = policy["PolicyDocument"]["Statement"]
+    assert (others["Effect"], others["Action"]) == ("Deny", "sns:Publish")
     assert refused["Effect"] == "Deny"
     assert refused["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -9,13 +10,17 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
+from moto.events.models import EventBus
+from moto.iam.models import Role
 from moto.kms.models import Key
 
 __all__ = [
     "call_after_creation",
+    "patch_event_bus_references",
     "patch_event_invoke_config_from_cloudformation",
     "patch_key_tags_from_cloudformation",
     "patch_policies_and_alarms_from_cloudformation",
+    "patch_role_policies_from_cloudformation",
 ]
 
 WITHOUT_EFFECT = (
@@ -28,6 +33,7 @@ WITHOUT_EFFECT = (
     "AWS::SQS::QueuePolicy",
 )
 
+_create_role = Role.create_from_cloudformation_json.__func__
 _create_key = Key.create_from_cloudformation_json.__func__
 
 
@@ -137,3 +143,32 @@ def patch_key_tags_from_cloudformation() -> None:
         return _create_key(cls, resource_name, {"Properties": properties}, *where, **kw)
 
     Key.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
+
+
+@cache
+def patch_event_bus_references() -> None:
+    """Make a reference to AWS::Events::EventBus the name of the bus.
+
+    Without it a stack with a bus and a rule on it cannot be created.
+    """
+    EventBus.physical_resource_id = property(lambda self: self.name)
+
+
+@cache
+def patch_role_policies_from_cloudformation() -> None:
+    """Store the policies in an AWS::IAM::Role as JSON.
+
+    Without it the API returns them in Python's notation.
+    """
+
+    def create_from_cloudformation_json(
+        cls: Any, /, resource_name: str, cloudformation_json: dict[str, Any], *where: str, **kw: Any
+    ) -> Any:
+        properties = dict(cloudformation_json["Properties"])
+        properties["Policies"] = [
+            {**policy, "PolicyDocument": json.dumps(policy["PolicyDocument"])}
+            for policy in properties.get("Policies", [])
+        ]
+        return _create_role(cls, resource_name, {"Properties": properties}, *where, **kw)
+
+    Role.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)

@@ -113,7 +113,7 @@ def test_the_library_knows_which_files_are_pinned_and_uploads_those(
     stored = target.client("s3").get_object(Bucket=bucket, Key=FILE)["Body"].read()
     assert stored == SOURCE.encode()
     (url,) = job.job().rule_log_urls().values()
-    assert "JobRulesCustom" in url
+    assert "_custom-rules" in url
 
 
 def test_each_rule_of_a_job_comes_to_its_verdict(target: LocalTarget) -> None:

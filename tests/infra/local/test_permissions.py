@@ -43,6 +43,7 @@ CONTEXT = {
     "stepwatch:rules": {RULE: {"rule_to_invoke": "ExplodingTensor"}},
     "stepwatch:custom_rules": {FILE: hashlib.sha256(SOURCE.encode()).hexdigest()},
     "stepwatch:stop_rules": [RULE],
+    "stepwatch:event_bus": "own",
 }
 USED_BY_THE_SERVICES = re.compile(
     r"logs:.*|kms:.*|sqs:(DeleteMessage|GetQueueAttributes|ReceiveMessage) .*"

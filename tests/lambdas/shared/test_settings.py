@@ -56,7 +56,7 @@ def test_evaluator_with_a_queue() -> None:
 WATCH = {
     environment.STATE_TABLE_NAME: "states",
     environment.TENSOR_BUCKET_NAMES: "tensors",
-    environment.RULE_QUEUE_URLS: '{"A": "https://sqs/1/S-A", "B": "S-B", "C": "https://c/2/C"}',
+    environment.RULE_QUEUE_URLS: '{"A": "https://sqs/1/S-A", "B": "S-B", "C": "https://c/2/C", "D": ""}',
 }
 
 
@@ -71,6 +71,7 @@ def test_sweep_and_finish_job() -> None:
             "A": "https://sqs/1/S-A",
             "B": "https://sqs/1/S-B",
             "C": "https://c/2/C",
+            "D": "https://sqs/1/S-D",
         }
     assert SweepSettings.from_environment(WATCH).max_silence_s == 24 * 3600
     shorter = WATCH | {environment.MAX_SILENCE_S: "7200"}

@@ -514,7 +514,7 @@ class TestLogs:
 
 
 def test_names_that_infra_and_the_functions_share() -> None:
-    from lambdas.contracts import console, environment, events, stopping
+    from lambdas.contracts import console, environment, events, name_list, stopping
     from rule_runtime.jobs import console_links, deployment, prepared_job
 
     assert deployment.JOB_RULES_GROUP == events.JOB_RULES
@@ -522,5 +522,9 @@ def test_names_that_infra_and_the_functions_share() -> None:
     assert deployment._LOG_GROUPS == environment.RULE_LOG_GROUPS
     assert deployment._CUSTOM_RULES == environment.CUSTOM_RULES
     assert deployment._CUSTOM_RULE_BUCKET == environment.CUSTOM_RULE_BUCKET
+    for first in ("/stepwatch/dev/ab/A", "https://sqs/1/S-A", "Stepwatch-old-123"):
+        listed = {"A": first, "B": "", "#job-rules": "_job-rules"}
+        resolved = deployment.resolve_names(json.dumps(listed))
+        assert resolved == name_list.resolve_names(listed)
     assert console_links.PARTITION_DOMAINS == console.CONSOLE_DOMAINS
     assert prepared_job.STOP_TAG == stopping.STOP_TAG
