@@ -188,7 +188,7 @@ class RuleEvaluation(Construct):
         events.Rule(
             self,
             "Tensors",
-            event_bus=source.tensor_bus and source.tensor_bus.bus,
+            event_bus=source.tensor_bus.bus if source.tensor_bus else None,
             description=f"Tensors of a step were written: wake what evaluates {evaluated.title}",
             event_pattern=tensor_events(self.evaluator.watched.bucket_names()),
             targets=[QueueTarget(self, self.queue, self.dead_letters, source.trust)],

@@ -56,7 +56,9 @@ def test_evaluator_with_a_queue() -> None:
 WATCH = {
     environment.STATE_TABLE_NAME: "states",
     environment.TENSOR_BUCKET_NAMES: "tensors",
-    environment.RULE_QUEUE_URLS: '{"A": "https://sqs/1/S-A", "B": "S-B", "C": "https://c/2/C", "D": ""}',
+    environment.RULE_QUEUE_URLS: (
+        '{"A": "https://sqs/1/S-A", "B": "S-B", "C": "https://c/2/C", "D": ""}'
+    ),
 }
 
 
