@@ -130,10 +130,17 @@ def open_store(uri: str | os.PathLike[str]) -> Store:
     """Return the store at a path or a `file://`, `s3://` or `memory://` URI.
 
     Raises:
-        ValueError: The URI has another scheme.
+        ValueError: It names no folder, has a control character, or another scheme.
     """
     text = os.fspath(uri).strip()
-    scheme, found, _ = text.partition("://")
+    scheme, found, rest = text.partition("://")
+    first = text.partition(":/")[0]
+    if not text or (scheme == "file" and found and not rest):
+        raise ValueError(f"{text!r} names no folder; give a path, or s3://bucket/prefix")
+    if not found and first in _STORES and first != text:
+        raise ValueError(f"{text[:120]!r} has one slash after {first}:, but needs {first}://")
+    if not text.isprintable():
+        raise ValueError(f"{text[:120]!r} has a control character; give a path without it")
     if not found:
         scheme, text = "file", f"file://{os.path.abspath(text)}"  # noqa: PTH100 - "~" stays a name
     if scheme not in _STORES:

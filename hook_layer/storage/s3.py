@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["S3Store"]
 
 _URI = re.compile(r"s3://(?P<bucket>[A-Za-z0-9.\-_]{3,255})(?:/(?P<prefix>.*))?")
+_MAX_PREFIX_BYTES = 900
+"""Leaves room for the names of files in a key, of at most 1,024 bytes."""
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 10
 _MAX_ATTEMPTS = 5
@@ -72,6 +74,11 @@ class S3Store:
         parts = [part for part in (match["prefix"] or "").split("/") if part]
         self.prefix = "".join(f"{part}/" for part in parts)
         self.uri = f"s3://{self.bucket}/{self.prefix}"
+        if self.prefix and not _is_plain(self.prefix):
+            raise ValueError(
+                f"{uri[:120]!r} has a prefix that no deployment evaluates: give at most "
+                f"{_MAX_PREFIX_BYTES} bytes without '.', '..', backslash and control characters"
+            )
         try:
             self._client = client or _default_client()
         except BotoCoreError as failure:  # such as a profile that does not exist
@@ -177,6 +184,15 @@ class S3Store:
         except BotoCoreError as error:
             refused = refusal_without_answer(f"{self.uri}{key}", type(error).__name__, str(error))
             raise refused or StorageError(f"{self.uri}{key}: {error}") from error
+
+
+def _is_plain(prefix: str) -> bool:
+    """Return whether a prefix, ending in "/", can be the beginning of every key."""
+    try:
+        check_key(prefix[:-1])
+    except ValueError:
+        return False
+    return len(prefix.encode()) <= _MAX_PREFIX_BYTES
 
 
 def _default_client() -> S3Client:

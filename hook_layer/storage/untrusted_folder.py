@@ -8,10 +8,11 @@ import stat
 from contextlib import suppress
 from typing import Final
 
-from hook_layer.storage.base import ObjectNotFoundError, StorageError, check_key
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, check_key, checked_range
+from hook_layer.storage.local import LocalStore
 from hook_layer.storage.whole_files import read_exactly
 
-__all__ = ["check_owner", "read_plain_file"]
+__all__ = ["PlainFileStore", "check_owner", "read_plain_file"]
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
@@ -19,13 +20,23 @@ _FOLDER_FLAGS: Final = _FLAGS | getattr(os, "O_DIRECTORY", 0)
 _FILE_FLAGS: Final = _FLAGS | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 
 
-def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> bytes:
+class PlainFileStore(LocalStore):
+    """A store in a folder whose files are read without following links."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return at most `length` of the bytes of a plain file, from `start`."""
+        checked_range(start, length)
+        return read_plain_file(self._folder.rstrip("/") or "/", key, length, start)
+
+
+def read_plain_file(folder: str, key: str, max_bytes: int | None = None, start: int = 0) -> bytes:
     """Read a file in a folder without following links.
 
     Args:
         folder: The folder.
         key: Path of the file in it, separated by "/".
         max_bytes: Maximum number of bytes to read; None: all.
+        start: First byte to read.
 
     Raises:
         ObjectNotFoundError: The file does not exist.
@@ -45,7 +56,7 @@ def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> byte
         finally:
             os.close(current)
         try:
-            return _content(descriptor, max_bytes)
+            return _content(descriptor, max_bytes, start)
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
@@ -72,9 +83,10 @@ def check_owner(path: str) -> None:
             )
 
 
-def _content(descriptor: int, max_bytes: int | None) -> bytes:
+def _content(descriptor: int, max_bytes: int | None, start: int) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a plain file")
-    length = status.st_size if max_bytes is None else min(status.st_size, max_bytes)
-    return read_exactly(descriptor, length, 0)
+    available = max(status.st_size - start, 0)
+    length = available if max_bytes is None else min(available, max_bytes)
+    return read_exactly(descriptor, length, start)

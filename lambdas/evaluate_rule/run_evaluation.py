@@ -220,6 +220,11 @@ class RunEvaluation:
             stored = self.states.save(StoredState(key, initial), initial)
             stored = self._announce(run, stored)
         before = stored.state
+        if stored.is_damaged:
+            self.telemetry.warning(
+                "the state of a rule is damaged", rule_name=key.rule, problem=before.blocked_by
+            )
+            return _Advance(self.states.save(stored, before))
         if before.is_given_up:
             return _Advance(stored)  # given up; only a new run is evaluated again
         quiet = QuietRun.of(run.wake if run.reason else None, stored, self.clock())

@@ -36,7 +36,7 @@ def _service() -> FinishJobService:
         bucket_names=settings.tensor_bucket_names,
         registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
         queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
-        states=RunStates(clients.dynamodb(), settings.state_table_name, _telemetry()),
+        states=RunStates(clients.dynamodb(), settings.state_table_name),
         bus=EventBus(clients.eventbridge, settings.event_bus_name),
         reports=JobReports(lambda uri: S3Store(uri, client=clients.s3()), _telemetry()),
         telemetry=_telemetry(),

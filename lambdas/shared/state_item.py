@@ -16,6 +16,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     UPDATED_AT_ATTRIBUTE,
 )
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState, Progress
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "MAX_MEMORY_JSON_BYTES",
     "OPTIONAL_ATTRIBUTES",
     "RETENTION_S",
-    "DamagedStateError",
     "MemoryTooLargeError",
     "StateKey",
     "StoredState",
@@ -51,13 +51,13 @@ RETENTION_S: Final = 90 * 24 * 3600
 """Seconds after the last write when the table deletes an item."""
 
 _ITEM_MARGIN_BYTES: Final = 4 * 1024  # attribute names, numbers and DynamoDB's overhead
+_DAMAGES: Final = (LookupError, TypeError, ValueError, RecursionError, zlib.error)
+"""Errors of parsing an item that `attributes_of` did not make."""
+_MAX_REASON: Final = 400
+"""Maximum characters of such an error; it can quote the item."""
 _TEXTS: Final = ("blocked_by", "counts", "evidence")
 OPTIONAL_ATTRIBUTES: Final = ("evidence", ACTIVE_ATTRIBUTE, "memory", "memory_object", "note")
 """Optional attributes of an item."""
-
-
-class DamagedStateError(ValueError):
-    """An item is not one that `attributes_of` made."""
 
 
 class MemoryTooLargeError(ValueError):
@@ -103,6 +103,7 @@ class StoredState:
         memory_object: Key of the memory's object below the root; empty if the item contains the
             memory.
         note: Explanation for people of an unusual end; otherwise empty.
+        is_damaged: True if the item holds no state; `state` is the Error that replaces it.
     """
 
     key: StateKey
@@ -112,6 +113,7 @@ class StoredState:
     updated_at_ms: int = 0
     memory_object: str = ""
     note: str = ""
+    is_damaged: bool = False
 
 
 def successor(stored: StoredState, state: EvaluationState, now: float) -> StoredState:
@@ -129,6 +131,7 @@ def successor(stored: StoredState, state: EvaluationState, now: float) -> Stored
         stored,
         state=replace(state, announced_transition=stored.state.announced_transition),
         version=stored.version + 1,
+        is_damaged=False,
         status_changed_at_ms=now_ms if has_changed else stored.status_changed_at_ms,
         updated_at_ms=now_ms if has_output or not stored.version else stored.updated_at_ms,
     )
@@ -204,27 +207,40 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
 
 def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
     """Parse an item; without its memory if an object contains that."""
-    return StoredState(
-        key=key,
-        state=state_of(item),
-        version=int(item["version"]["N"]),
-        status_changed_at_ms=int(item["status_changed_at"]["N"]),
-        updated_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
-        memory_object=item["memory_object"]["S"] if "memory_object" in item else "",
-        note=item["note"]["S"] if "note" in item else "",
-    )
+    try:
+        return StoredState(
+            key=key,
+            state=_state_of(item),
+            version=int(item["version"]["N"]),
+            status_changed_at_ms=int(item["status_changed_at"]["N"]),
+            updated_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
+            memory_object=item["memory_object"]["S"] if "memory_object" in item else "",
+            note=item["note"]["S"] if "note" in item else "",
+        )
+    except _DAMAGES as error:
+        return StoredState(key, _damaged(item, error), is_damaged=True)
+
+
+def _damaged(item: Mapping[str, Any], error: Exception) -> EvaluationState:
+    """Return the Error that replaces a damaged state; its run is not evaluated any further."""
+    try:
+        transition = int(item["transition"]["N"])
+    except _DAMAGES:
+        transition = 1
+    reason = f"its stored state is damaged: {type(error).__name__}: {error}"[:_MAX_REASON]
+    initial = replace(EvaluationState.initial(), transition=transition)
+    return replace(initial, blocked_by=reason, ended=True).with_status(RuleStatus.ERROR)
 
 
 def state_of(item: Mapping[str, Any]) -> EvaluationState:
     """Return the state that an item holds; without progress and memory, if the item has none.
 
-    Raises:
-        DamagedStateError: It holds no state.
+    A damaged item is an Error with the reason.
     """
     try:
         return _state_of(item)
-    except (LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
-        raise DamagedStateError(f"{type(error).__name__}: {error}") from error
+    except _DAMAGES as error:
+        return _damaged(item, error)
 
 
 def _state_of(item: Mapping[str, Any]) -> EvaluationState:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lambdas.contracts.events import ACTIVE_ATTRIBUTE
 from lambdas.shared.items import Items, Refusal
@@ -47,6 +47,9 @@ __all__ = [
     "StoredState",
     "VersionConflictError",
 ]
+
+
+_NOT_ANNOUNCED: Final = {"announced_transition": {"N": "0"}}
 
 
 class VersionConflictError(Exception):
@@ -146,7 +149,7 @@ class DynamoStateTable:
         memory = compressed_memory(saved)
         saved = replace(saved, memory_object=self._stored_apart(stored, saved, memory))
         try:
-            refusal = self._write(saved, attributes_of(saved, memory, now), stored.version)
+            refusal = self._write(saved, attributes_of(saved, memory, now), stored)
         except MemoryTooLargeError:
             self._remove_unless(saved, stored)
             raise
@@ -204,17 +207,20 @@ class DynamoStateTable:
             self._memories.remove(of.key, of.memory_object)
 
     def _write(
-        self, saved: StoredState, attributes: Mapping[str, Any], expected_version: int
+        self, saved: StoredState, attributes: Mapping[str, Any], expected: StoredState
     ) -> Refusal | None:
         """Write an item if it has the expected version (0: if it does not exist)."""
+        if expected.is_damaged:
+            self._items.put({**key_attributes(saved.key), **attributes, **_NOT_ANNOUNCED})
+            return None
         absent = [name for name in OPTIONAL_ATTRIBUTES if name not in attributes]
         # All names use placeholders, because `status` and `memory` are reserved words.
         names = {f"#{name}": name for name in (*attributes, *absent)}
         values = {f":{name}": value for name, value in attributes.items()}
         values[":none"] = {"N": "0"}
         condition = "attribute_not_exists(version)"
-        if expected_version:
-            values[":expected"] = {"N": str(expected_version)}
+        if expected.version:
+            values[":expected"] = {"N": str(expected.version)}
             condition = "version = :expected"
         assigned = ", ".join(f"#{name} = :{name}" for name in attributes)
         return self._items.update(

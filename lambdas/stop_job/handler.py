@@ -60,7 +60,7 @@ def _service() -> _Services:
     deciding = StopJobService(
         settings,
         states=DynamoStateTable(clients.dynamodb(), table_name),
-        runs=RunStates(clients.dynamodb(), table_name, telemetry),
+        runs=RunStates(clients.dynamodb(), table_name),
         registrations=registrations,
         stops=stops,
         stopper=stopper,

@@ -11,6 +11,7 @@ import typer
 
 from hook_layer.storage.base import open_store
 from hook_layer.storage.local import LocalStore
+from hook_layer.storage.untrusted_folder import PlainFileStore
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -32,12 +33,13 @@ def download(
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Copy a run to a folder. Running it again copies only new files."""
+    """Copy a run to a folder. Running it again copies only new files; links are not followed."""
     with mistakes(), progress() as bar:
         from rule_runtime.trial.snapshot import copy_run  # noqa: PLC0415 - loads numpy
 
+        source = open_store(newest_run(path))
         snapshot = copy_run(
-            open_store(newest_run(path)),
+            PlainFileStore(source.path) if isinstance(source, LocalStore) else source,
             LocalStore(folder),
             first_step=first_step,
             last_step=last_step,

@@ -1,4 +1,4 @@
-"""Checks the operation of a deployed stack: stops, unhandled events, subscribers and alarms."""
+"""Checks the operation of a deployed stack: stops, events, subscribers, alarms and load."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from rule_runtime.doctor.asking import asked
 from rule_runtime.doctor.finding import Finding, Verdict
+from rule_runtime.doctor.load import load_findings
 from rule_runtime.jobs.aws import Aws, AwsRequestError
 from rule_runtime.jobs.deployment import resolve_names
 
@@ -32,7 +33,7 @@ _WAITING: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNo
 
 
 def operation_findings(aws: Aws, stack_name: str, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield findings on stops, unhandled events, subscribers and alarms.
+    """Yield findings on stops, unhandled events, subscribers, alarms and load.
 
     Args:
         aws: The account.
@@ -46,6 +47,7 @@ def operation_findings(aws: Aws, stack_name: str, outputs: Mapping[str, str]) ->
     if "AlertTopicArn" in outputs:
         yield _subscriptions(aws, outputs["AlertTopicArn"])
     yield _alarms(aws, stack_name)
+    yield from load_findings(aws, stack_name)
 
 
 def _stops(aws: Aws, function: str) -> Finding:

@@ -133,7 +133,7 @@ def test_two_folders_have_the_same_layer_with_its_bill(
     for name in ("one", "another folder"):
         venv.create(tmp_path / name / "venv", with_pip=False)
         monkeypatch.setenv("PYTHONPATH", sysconfig.get_path("purelib"))
-        monkeypatch.setattr(packaging.sys, "executable", str(tmp_path / name / "venv/bin/python"))
+        monkeypatch.setattr(sys, "executable", str(tmp_path / name / "venv/bin/python"))
         monkeypatch.setattr(packaging, "BUILD", tmp_path / name)
         packaging.prepare_wheels("arm64")
         layers.append(packaging.stage_layer("arm64"))

@@ -263,8 +263,18 @@ def test_open_store_refuses_what_it_does_not_know() -> None:
     for short in ("s3://", "s3://a/x"):
         with pytest.raises(ValueError, match="the name of a bucket has 3 to 63 letters"):
             open_store(short)
-    with pytest.raises(ValueError, match="machine"):
-        open_store("file://elsewhere/x")
+    for odd, reason in {
+        "file://elsewhere/x": "machine",
+        "": "names no folder",
+        "file://": "names no folder",
+        "s3:/bucket/x": "has one slash after s3:, but needs s3://",
+        "a\nb": "control character",
+        "s3://bucket/a/../b": "no deployment evaluates",
+        "s3://bucket/a\\b": "no deployment evaluates",
+        f"s3://bucket/{'é' * 450}": "at most 900 bytes",
+    }.items():
+        with pytest.raises(ValueError, match=reason):
+            open_store(odd)
 
 
 def test_settings_that_allow_no_client_are_an_error_of_the_uri(

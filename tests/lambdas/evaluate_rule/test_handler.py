@@ -453,3 +453,42 @@ def test_an_unusable_environment_is_reported_at_once(pipeline: Pipeline) -> None
     pipeline.patch.setenv("STEPWATCH_RULE_PARAMETERS", "[]")
     with pytest.raises(ValueError, match=r"RULE_PARAMETERS.*STATE_TABLE_NAME is not set"):
         pipeline.invoke([])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"version": {"S": "1"}},
+        {"transition": {"S": "1"}},
+        {"announced_transition": {"BOOL": True}},
+        {"status": {"S": "Fine"}},
+        {"counts": {"S": "[" * 10_000}},
+        {"progress": {"B": b"nothing"}},
+        {"memory": {"B": b"nothing"}},
+        {"updated_at": {"NULL": True}},
+        {},
+    ],
+)
+def test_a_damaged_item_becomes_an_error_with_the_reason_once(
+    pipeline: Pipeline, damage: dict[str, Any]
+) -> None:
+    pipeline.put_job()
+    pipeline.put_step(0)
+    pipeline.deliver()
+    item = {**pipeline.state_item(), **damage}
+    kept = item if damage else {name: item[name] for name in ("run", "rule")}
+    index = {"updated_at", "active"} if "updated_at" in damage else set()
+    kept = {name: value for name, value in kept.items() if name not in index}
+    pipeline.aws("dynamodb").put_item(TableName="states", Item=kept)
+    pipeline.announced()
+    pipeline.put_step(1, num_nan=1)
+    pipeline.put_step(2, num_nan=1)
+    pipeline.deliver()
+    (announced,) = pipeline.announced()
+    (status,) = announced["DebugRuleEvaluationStatuses"]
+    assert status["RuleEvaluationStatus"] == "Error"
+    assert "its stored state is damaged" in status["StatusDetails"]
+    pipeline.put_marker()
+    pipeline.deliver()
+    assert pipeline.announced() == []
+    assert pipeline.state_item()["ended"] == {"BOOL": True}

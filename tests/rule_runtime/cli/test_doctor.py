@@ -92,6 +92,7 @@ def test_a_stack_that_watches_the_bucket() -> None:
         "the stack watches it",
         "go to EventBridge",
         "none is on",
+        *["none in the last hour"] * 3,
     ]
 
 

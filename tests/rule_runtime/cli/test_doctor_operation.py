@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import boto3
@@ -20,6 +21,7 @@ from rule_runtime.jobs.aws import Aws
 from tests.docs.operator_rights import asked_for, granted
 
 STACK = "Stepwatch-dev"
+AGE = "ApproximateAgeOfOldestMessage"
 FUNCTIONS = ("StopJob", "FinishJob", "Notify")
 
 
@@ -89,6 +91,9 @@ def test_what_is_in_order(stack: Stack) -> None:
         "events not handled": ("ok", "none waits"),
         "mails": ("ok", "subscriptions of the topic, confirmed: 1"),
         "alarms": ("ok", "none is on"),
+        "throttled functions": ("ok", "none in the last hour"),
+        "throttled table": ("ok", "none in the last hour"),
+        "oldest events": ("ok", "none in the last hour"),
     }
 
 
@@ -135,6 +140,31 @@ def test_an_alarm_that_is_on(stack: Stack) -> None:
     assert stack.found()["alarms"] == ("problem", "on: Errors")
 
 
+@pytest.mark.parametrize(
+    ("subject", "metric", "value", "reported"),
+    [
+        ("throttled functions", ("AWS/Lambda", "Throttles", "FunctionName"), 3, "a 6 calls"),
+        ("throttled table", ("AWS/DynamoDB", "WriteThrottleEvents", "TableName"), 1, "a 2 writes"),
+        (
+            "oldest events",
+            ("AWS/SQS", AGE, "QueueName"),
+            901,
+            "a 901 s",
+        ),
+    ],
+)
+def test_what_does_not_keep_up(
+    stack: Stack, subject: str, metric: tuple[str, str, str], value: float, reported: str
+) -> None:
+    namespace, metric_name, dimension = metric
+    now = datetime.now(timezone.utc) - timedelta(minutes=5)
+    for name, values in {f"{STACK}-a": [value, value], f"{STACK}-b": [0], "Other-a": [99]}.items():
+        one: Any = {"MetricName": metric_name, "Dimensions": [{"Name": dimension, "Value": name}]}
+        data: Any = [{**one, "Value": each, "Timestamp": now} for each in values]
+        boto3.client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=data)
+    assert stack.found()[subject] == ("problem", f"in the last hour: {reported}")
+
+
 def test_what_may_not_be_asked_is_a_note_that_names_the_right(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +184,13 @@ def test_it_asks_for_the_documented_rights_and_no_others(
         "Outputs": {name: {"Value": value} for name, value in stack.outputs.items()},
     }
     boto3.client("cloudformation").create_stack(StackName=STACK, TemplateBody=json.dumps(template))
+    boto3.client("cloudwatch").put_metric_data(
+        Namespace="AWS/SQS",
+        MetricData=[
+            {"MetricName": AGE, "Dimensions": [{"Name": "QueueName", "Value": f"{STACK}-a"}]}
+        ],
+    )
     asked = asked_for(monkeypatch)
     found = [each.subject for each in deployment_findings(Aws(), STACK, "0.1.0")]
-    assert found[-1] == "alarms"
+    assert found[-1] == "oldest events"
     assert asked == granted("WhichAlarmsAreOn")

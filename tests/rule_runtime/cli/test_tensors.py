@@ -163,6 +163,22 @@ def test_a_copy_into_another_run_is_refused(tmp_path: Path) -> None:
     assert not LocalStore(tmp_path / "copy").exists(END_MARKER)
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_download_follows_no_link(tmp_path: Path, *, is_folder: bool) -> None:
+    trial = trial_in(tmp_path / "run")
+    trial.step(0, {"a": [1.0]})
+    linked = tmp_path / "run" / ("collections" if is_folder else "job.json")
+    secret = tmp_path / "elsewhere" / "000000000" / "worker_0_collections.json"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("secret")
+    linked.symlink_to(tmp_path / "elsewhere" if is_folder else secret)
+    status, output = invoke("download", tmp_path / "run", tmp_path / "copy")
+    assert status == 2
+    assert "links are not followed" in output
+    copied = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert not [path for path in copied if "secret" in path.read_text(errors="ignore")]
+
+
 def test_a_rule_is_explained() -> None:
     status, output = invoke("rules", "explain", "vanishing_gradient")
     assert status == 0
