@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from infra.config import READERS
+from infra.stacks.stepwatch_stack import COMPONENT_TAG
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.jobs import DebugJob, PreparedJob
 from tests.docs.page_blocks import DOCS, ROOT, pages
@@ -127,7 +128,7 @@ def test_the_settings() -> None:
     named = {
         found for _, code in mentions() for found in re.findall(r"stepwatch:(\w+)(?![\w-])", code)
     }
-    assert named <= READERS.keys()
+    assert named <= READERS.keys() | {COMPONENT_TAG.removeprefix("stepwatch:")}
 
 
 @pytest.mark.parametrize(
