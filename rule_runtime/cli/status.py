@@ -26,7 +26,6 @@ from rule_runtime.engine.outcome import (
     status_text,
     without_api_prefix,
 )
-from rule_runtime.jobs.job_paths import absolute_output_path
 from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:
@@ -126,6 +125,8 @@ def _runs(job: str) -> list[str]:
     """Return the folders of the selected runs; empty if a job is given by name."""
     if not _is_place(job):
         return []
+    from rule_runtime.jobs.job_files import absolute_output_path  # noqa: PLC0415 - loads numpy
+
     return [absolute_output_path(run.path) for run in runs_at(job)]
 
 

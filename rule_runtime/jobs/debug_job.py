@@ -16,10 +16,13 @@ from rule_runtime.engine.outcome import is_insufficient, needs_more
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.folder_rules import FolderRules
-from rule_runtime.jobs.job_files import JobFiles
-from rule_runtime.jobs.job_location import find_location
-from rule_runtime.jobs.job_paths import is_in_s3, tensorboard_root
-from rule_runtime.jobs.job_rules import JobRules
+from rule_runtime.jobs.job_files import (
+    JobFiles,
+    JobRules,
+    find_location,
+    is_in_s3,
+    tensorboard_root,
+)
 from rule_runtime.jobs.native_job import (
     described_training_job,
     is_terminal,

@@ -1,17 +1,22 @@
-"""Reads the files of a job: its configured rules, its run and the rules' results."""
+"""Locates and reads the files of a job: its configuration, its run, its rules and their results."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from hook_layer.configuration.configuration_file import MAX_CONFIGURATION_BYTES, OWN_VARIABLE
+from hook_layer.configuration.places import job_root
 from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import (
-    JobFile,
-    StopFile,
-)
+from hook_layer.format.job_file import JobFile, StopFile
+from hook_layer.format.json_document import load_object
 from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError
 from hook_layer.storage.small_files import read_small
@@ -23,24 +28,214 @@ from rule_runtime.engine.result_file import (
     parse_result,
     result_place,
 )
-from rule_runtime.jobs.job_location import read_configuration
+from rule_runtime.jobs.deployment import Deployment, DeploymentError
+from rule_runtime.jobs.native_job import described_training_job
 from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.stop_request import read_stop_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hook_layer.storage.base import Store
-    from rule_runtime.jobs.job_paths import JobPaths
+    from rule_runtime.jobs.aws import Aws
 
-__all__ = ["JobFiles", "RunLife"]
+__all__ = [
+    "CONFIGURATION_FILE",
+    "JobFiles",
+    "JobPaths",
+    "JobRules",
+    "RunLife",
+    "absolute_output_path",
+    "bucket_of",
+    "checked_job_name",
+    "find_location",
+    "is_in_s3",
+    "read_configuration",
+    "tensorboard_root",
+    "unique_job_name",
+]
 
+CONFIGURATION_FILE: Final = "stepwatch.json"
+"""Name of the hook's configuration in the job's folder."""
+_DEBUG_LEAF: Final = "debug-output"
+_TENSORBOARD_LEAF: Final = "tensorboard-output"
+_S3: Final = "s3://"
+_BUCKET: Final = re.compile(r"s3://(?P<bucket>[^/]+)(/.*)?")
+_JOB_NAME: Final = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+_MAX_JOB_NAME: Final = 63
+_RANDOM_BYTES: Final = 3
 logger = logging.getLogger("stepwatch")
-
 _RESULT: Final = "/status.json"
 _INTERRUPTED: Final = 130
 """Exit status of a script after Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class JobPaths:
+    """The paths of one job.
+
+    Attributes:
+        folder: The job's folder, ending in "/".
+        root: The trial's root with the tensors, ending in "/".
+    """
+
+    folder: str
+    root: str
+
+    @classmethod
+    def of(cls, output_path: str, job_name: str) -> JobPaths:
+        """Return the paths of a job below an output path.
+
+        Args:
+            output_path: A folder or URI, as for hooks. The missing part of
+                `/{job_name}/debug-output/` is appended.
+            job_name: Name of the job.
+
+        Raises:
+            ValueError: The path is invalid.
+        """
+        root = job_root(absolute_output_path(output_path), job_name, _DEBUG_LEAF) or ""
+        return cls(root.removesuffix(f"{_DEBUG_LEAF}/"), root)
+
+    @property
+    def configuration(self) -> str:
+        """Path of the hook's configuration."""
+        return self.folder + CONFIGURATION_FILE
+
+    @property
+    def parent(self) -> str:
+        """The folder that holds the job's folder, ending in "/"."""
+        return self.folder.rstrip("/").rpartition("/")[0] + "/"
+
+
+def tensorboard_root(output_path: str, job_name: str) -> str:
+    """Return the path of a job's TensorBoard files, ending in "/".
+
+    Args:
+        output_path: As `S3OutputPath` of `TensorBoardOutputConfig`.
+        job_name: Name of the job.
+    """
+    return job_root(absolute_output_path(output_path), job_name, _TENSORBOARD_LEAF) or ""
+
+
+def absolute_output_path(output_path: str | os.PathLike[str]) -> str:
+    """Return an output path for configurations: a URI or an absolute path.
+
+    Raises:
+        ValueError: It is empty, a misspelled URI, or its scheme has no store.
+    """
+    text = os.fspath(output_path).strip()
+    if not text:
+        raise ValueError(
+            "output_path is empty: give a folder, or an S3 URI like s3://bucket/output"
+        )
+    scheme, found, rest = text.partition("://")
+    if not found:
+        if re.match(r"(s3|file):", text):
+            raise ValueError(f"output_path is {text!r}: did you mean s3://bucket/prefix?")
+        return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - a text, as configurations have it
+    if scheme not in ("s3", "file", "memory") or not rest.strip("/"):
+        raise ValueError(
+            f"output_path is {text!r}, but must be a folder, or a URI like s3://bucket/output"
+        )
+    return text
+
+
+def is_in_s3(path: str) -> bool:
+    """Return whether a path is in S3."""
+    return path.startswith(_S3)
+
+
+def bucket_of(uri: str) -> str:
+    """Return the bucket of an S3 URI."""
+    found = _BUCKET.fullmatch(uri)
+    return found["bucket"] if found else ""
+
+
+def checked_job_name(name: str, field: str = "job_name") -> str:
+    """Return a job name that every platform accepts.
+
+    Args:
+        name: The name.
+        field: Name of the field in messages.
+
+    Raises:
+        ValueError: CreateTrainingJob would refuse it.
+    """
+    if not isinstance(name, str) or _JOB_NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{field} is {name!r}, but must be 1 to {_MAX_JOB_NAME} letters, digits and '-', with "
+            "a letter or digit first and last"
+        )
+    return name
+
+
+def unique_job_name(base: str, now: float) -> str:
+    """Return a unique name: the base, the time, and six random hexadecimal digits.
+
+    Args:
+        base: Start of the name; shortened if the name would exceed 63 characters.
+        now: Seconds since the epoch.
+
+    Raises:
+        ValueError: CreateTrainingJob would refuse the base.
+    """
+    checked_job_name(base, "base_job_name")
+    moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%d-%H%M%S")
+    end = f"-{moment}-{secrets.token_hex(_RANDOM_BYTES)}"
+    return base[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
+
+
+def find_location(name: str, output_path: str | None, aws: Aws) -> tuple[JobPaths, str | None]:
+    """Return the paths of a job's files, and the URI of the hook's configuration if elsewhere.
+
+    Args:
+        name: Name of the job.
+        output_path: Output path as prepared; None to ask SageMaker.
+        aws: The account and Region.
+
+    Raises:
+        ValueError: SageMaker has no such job, the job has no hook, or SageMaker cannot be asked;
+            the message says what to set.
+        AwsRequestError: SageMaker does not answer.
+        StorageError: The job's configuration cannot be read.
+    """
+    if output_path is not None:
+        return JobPaths.of(output_path, name), None
+    described = described_training_job(aws, name, is_needed=True)
+    if described is None:
+        raise ValueError(
+            f"SageMaker runs no job {name!r} in {aws.region}: give output_path, the folder or S3 "
+            "URI below which the job's output goes"
+        )
+    uri = (described.get("Environment") or {}).get(OWN_VARIABLE)
+    stored = None if uri is None else read_configuration(uri, aws.open_store)
+    hook = (stored if stored is not None else described).get("DebugHookConfig")
+    path = (hook or {}).get("S3OutputPath")
+    if path is None:
+        raise ValueError(
+            f"the training job {name} names no output of a hook, neither by {OWN_VARIABLE} in its "
+            "Environment nor by DebugHookConfig: give output_path"
+        )
+    return JobPaths.of(path, name), uri
+
+
+def read_configuration(uri: str, open_store: Callable[[str], Store]) -> Mapping[str, Any] | None:
+    """Return a hook's configuration; None if it does not exist.
+
+    Args:
+        uri: Its URI.
+        open_store: Returns the store at a folder.
+
+    Raises:
+        FormatError: It is not a JSON object.
+        StorageError: It cannot be read.
+    """
+    folder, _, name = uri.rpartition("/")
+    try:
+        data = open_store(folder).get(name, 0, MAX_CONFIGURATION_BYTES + 1)
+    except ObjectNotFoundError:
+        return None
+    return load_object(data, file=uri, error=FormatError, max_bytes=MAX_CONFIGURATION_BYTES)
 
 
 @dataclass(frozen=True)
@@ -200,3 +395,52 @@ class JobFiles:
             return None
         run = "" if job is None else job.run_id
         return result if result.run_id == run else None
+
+
+class JobRules:
+    """The rules that evaluate a job: its configured rules, otherwise the deployed ones.
+
+    Args:
+        files: The job's files.
+        deployment: The deployment that evaluates it; None for a local job.
+    """
+
+    def __init__(self, files: JobFiles, deployment: Deployment | None) -> None:
+        self._files = files
+        self._deployment = deployment
+        self._reported: set[str] = set()
+
+    def parameters(self, job: JobFile | None) -> dict[str, Mapping[str, Any]]:
+        """Return the rules' parameters from the job, by rule name, in configured order.
+
+        Args:
+            job: The run's `job.json`; None before it begins.
+        """
+        rules, problems = self._files.parse_rule_requests(job)
+        if rules is not None:
+            for problem in problems:
+                if problem not in self._reported:
+                    logger.warning("%s", problem)
+            self._reported.update(problems)
+            return {name: rule.parameters for name, rule in rules.items()}
+        judged = [result.rule for result in self._files.results(job)]
+        # A job without Stepwatch files may be a job of SageMaker Debugger.
+        is_ours = job is not None or self._files.configuration() is not None
+        deployed = self._deployed if is_ours else ()
+        return {name: {} for name in (*deployed, *judged)}
+
+    def is_complete(self, job: JobFile | None) -> bool:
+        """Return whether the list of rules can no longer grow while the job runs."""
+        return self._files.parse_rule_requests(job)[0] is not None or bool(self._deployed)
+
+    @cached_property
+    def _deployed(self) -> tuple[str, ...]:
+        """Names of the deployed rules; empty if unknown."""
+        if self._deployment is None:
+            return ()
+        try:
+            names = self._deployment.log_groups
+        except DeploymentError as error:
+            logger.warning("which rules are deployed is not known: %s", error)
+            return ()
+        return tuple(name for name in names if not name.startswith("#"))

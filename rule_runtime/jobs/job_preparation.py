@@ -1,4 +1,4 @@
-"""Prepares a job: checks its configuration and stores it for the hook."""
+"""Prepares jobs: checks their options, and stores the configuration for the hook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,16 +18,17 @@ from hook_layer.configuration.configuration_file import (
 )
 from hook_layer.configuration.hook_json import parse_hook_configuration
 from hook_layer.configuration.hook_options import VALUE_LIMITS
-from rule_runtime.configuration.actions import as_actions, listed_actions
+from rule_runtime.configuration.actions import StopTraining, as_actions, listed_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.configuration.merging import steps_of
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.configuration.requested_rules import PACK
+from rule_runtime.configuration.sdk_objects import as_hook_config
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_placed_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
-from rule_runtime.jobs.job_options import JobOptions
-from rule_runtime.jobs.job_paths import (
+from rule_runtime.jobs.job_files import (
     CONFIGURATION_FILE,
     JobPaths,
     absolute_output_path,
@@ -36,21 +37,90 @@ from rule_runtime.jobs.job_paths import (
     is_in_s3,
     unique_job_name,
 )
-from rule_runtime.jobs.pack_rules import unsaved_for_deployed
+from rule_runtime.jobs.pack_rules import (
+    PackRule,
+    deployed_collections,
+    unsaved_for_deployed,
+    with_packs,
+)
 from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
-from rule_runtime.jobs.requirements import SaidBy, collections_said_by, saved_for_rules
+from rule_runtime.jobs.rule_needs import RuleNeeds, SaidBy, collections_said_by, saved_for_rules
 from rule_runtime.jobs.sdk_differences import other_place, unsent_messages
 from rule_runtime.trial.run_files import named_run
 
 if TYPE_CHECKING:
+    from rule_runtime.configuration.collection_config import CollectionConfig
+    from rule_runtime.configuration.debug_rule import Rule
     from rule_runtime.configuration.packs import Pack
-    from rule_runtime.jobs.rule_needs import RuleNeeds
 
 __all__ = ["prepare"]
 
 logger = logging.getLogger("stepwatch")
-
 _SWITCH: Final = "USE_SMDEBUG"
+
+
+@dataclass(frozen=True)
+class _JobOptions:
+    """The debugging options of a job.
+
+    Attributes:
+        rules: The rules; each pack is replaced by its rules.
+        of_packs: Details of the rules that came from a pack, by name.
+        hook_config: Hook configuration of Stepwatch or the SageMaker SDK.
+        actions: Actions on a finding, for the whole job.
+        is_for_deployed: Whether no rules are given, so that the deployed ones apply.
+    """
+
+    rules: tuple[Rule, ...]
+    of_packs: Mapping[str, PackRule]
+    hook_config: object
+    actions: object
+    is_for_deployed: bool
+
+    @classmethod
+    def of(
+        cls, rules: Iterable[object] | str | Pack | None, hook_config: object, actions: object
+    ) -> _JobOptions:
+        """Return the options from the arguments of `prepare`.
+
+        Raises:
+            TypeError: A rule is neither a rule nor a pack.
+            ValueError: There is no such pack.
+        """
+        listed, of_packs = with_packs(
+            () if rules is None else rules, says_steps=_says_steps(hook_config)
+        )
+        if rules is None and hook_config is None:
+            hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
+        return cls(listed, of_packs, hook_config, actions, rules is None)
+
+    @property
+    def requests_stop(self) -> bool:
+        """Whether any action, of a rule or the whole job, stops the job."""
+        return any(
+            isinstance(action, StopTraining)
+            for given in (self.actions, *(rule.actions for rule in self.rules))
+            for action in listed_actions(as_actions(given))
+        )
+
+    def needs(self, rules: Iterable[Rule]) -> list[RuleNeeds]:
+        """Return the saved data that rules need, for rules with checked parameters.
+
+        Raises:
+            ValueError: The evaluators would refuse a rule's parameters.
+        """
+        checked = (RuleNeeds.checked(rule, self._saved_for(rule)) for rule in rules)
+        return [found for found in checked if found]
+
+    def _saved_for(self, rule: Rule) -> tuple[CollectionConfig, ...] | None:
+        of_pack = self.of_packs.get(rule.name)
+        return None if of_pack is None else of_pack.collections
+
+
+def _says_steps(hook_config: object) -> bool:
+    """Return whether the parameters of a hook set the saved steps."""
+    hook = as_hook_config(hook_config) if hook_config else DebuggerHookConfig()
+    return bool(steps_of(hook.hook_parameters or {}))
 
 
 def prepare(
@@ -118,7 +188,7 @@ def prepare(
     now = clock()
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
-    options = JobOptions.of(rules, hook_config, actions)
+    options = _JobOptions.of(rules, hook_config, actions)
     configuration = _configuration(options, output, tensorboard, ranks)
     needs = options.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
@@ -139,7 +209,7 @@ def prepare(
 
 
 def _configuration(
-    options: JobOptions, output: str, tensorboard: object, ranks: Ranks
+    options: _JobOptions, output: str, tensorboard: object, ranks: Ranks
 ) -> DebugConfiguration:
     """Return the requested hook configuration, without the needs of rules."""
     configuration = DebugConfiguration.of(
@@ -171,7 +241,7 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
 
 
 def _stored(
-    job: PreparedJob, options: JobOptions, needs: Sequence[RuleNeeds], aws: Aws
+    job: PreparedJob, options: _JobOptions, needs: Sequence[RuleNeeds], aws: Aws
 ) -> PreparedJob:
     """Return the job with its hook configuration as stored."""
     document = _checked_document(job, options)  # before any file is uploaded
@@ -188,7 +258,7 @@ def _stored(
     )
 
 
-def _checked_document(job: PreparedJob, options: JobOptions) -> dict[str, Any]:
+def _checked_document(job: PreparedJob, options: _JobOptions) -> dict[str, Any]:
     """Return the configuration in the hook's format.
 
     Raises:

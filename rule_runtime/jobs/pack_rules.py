@@ -13,9 +13,7 @@ from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import steps_of
 from rule_runtime.configuration.packs import Pack, find_pack
 from rule_runtime.configuration.sdk_objects import as_rule
-from rule_runtime.jobs.rule_needs import RuleNeeds
-from rule_runtime.jobs.save_steps import SaveSteps
-from rule_runtime.jobs.validation_steps import without_validation
+from rule_runtime.jobs.rule_needs import RuleNeeds, SaveSteps, without_validation
 
 __all__ = ["PackRule", "deployed_collections", "unsaved_for_deployed", "with_packs"]
 

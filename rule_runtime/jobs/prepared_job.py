@@ -15,7 +15,7 @@ from rule_runtime.jobs.aws import Session
 from rule_runtime.jobs.debug_job import DebugJob
 from rule_runtime.jobs.debugger_off import DebuggerOff
 from rule_runtime.jobs.deployment import DEFAULT_STAGE
-from rule_runtime.jobs.job_paths import JobPaths, tensorboard_root
+from rule_runtime.jobs.job_files import JobPaths, tensorboard_root
 from rule_runtime.jobs.source_folder import REQUIREMENTS_FILE, staged_source
 from rule_runtime.jobs.training_job_request import check_for_sagemaker, merged_request
 

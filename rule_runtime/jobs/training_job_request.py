@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.jobs.job_paths import is_in_s3
+from rule_runtime.jobs.job_files import is_in_s3
 
 if TYPE_CHECKING:
     from rule_runtime.jobs.prepared_job import PreparedJob

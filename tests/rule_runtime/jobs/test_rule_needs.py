@@ -21,9 +21,7 @@ from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rul
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.jobs import PreparedJob, prepare
-from rule_runtime.jobs.requirements import saved_for_rules
-from rule_runtime.jobs.rule_needs import RuleNeeds
-from rule_runtime.jobs.save_steps import SaveSteps
+from rule_runtime.jobs.rule_needs import RuleNeeds, SaveSteps, saved_for_rules
 
 OVERFIT = Rule.sagemaker(rule_configs.overfit())
 SATURATED = Rule.sagemaker(rule_configs.saturated_activation())
