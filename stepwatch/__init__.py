@@ -35,6 +35,7 @@ __all__ = [
     "NotEnough",
     "NotEvaluated",
     "Outcome",
+    "Pack",
     "ParameterError",
     "Passed",
     "PreparedJob",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from rule_runtime.configuration.debug_configuration import DebugConfiguration
     from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
     from rule_runtime.configuration.named_rules import collections_for
+    from rule_runtime.configuration.packs import Pack
     from rule_runtime.custom_rules.loader import load_custom_rule
     from rule_runtime.engine.constraints import (
         AtLeast,
@@ -154,6 +156,7 @@ else:
             "DebugConfiguration": "rule_runtime.configuration.debug_configuration",
             "DebuggerHookConfig": "rule_runtime.configuration.hook_config",
             "TensorBoardOutputConfig": "rule_runtime.configuration.hook_config",
+            "Pack": "rule_runtime.configuration.packs",
             "rule_configs": "rule_runtime.configuration.rule_configs:",
             "load_custom_rule": "rule_runtime.custom_rules.loader",
             "AtLeast": "rule_runtime.engine.constraints",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
 import typer.main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,15 +40,23 @@ def _commands(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _section(name: str, command: Any) -> str:
-    rows = [_row(parameter) for parameter in command.params if not parameter.hidden]
+    parameters = command.get_params(typer.Context(command))
+    rows = [_row(each) for each in parameters if not each.hidden and each.name != "help"]
     table = ["| argument or option | default | meaning |", "|---|---|---|", *rows] if rows else []
     return "\n\n".join(filter(None, [f"### {name}", command.help or "", "\n".join(table)]))
 
 
 def _row(parameter: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in parameter.opts + parameter.secondary_opts)
+    values = parameter.metavar.split("|")
+    value = values[0] if len(values) == 1 else ""
+    long, *short = parameter.opts
+    shown = (
+        [value or long.upper()] if parameter.param_type_name == "argument" else [f"{long} {value}"]
+    )
+    names = ", ".join(f"`{name.strip()}`" for name in (*shown, *short))
+    choices = f" One of {', '.join(values)}." if len(values) > 1 else ""
     variable = f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
-    meaning = (parameter.help or "").replace("|", "\\|") + variable
+    meaning = (parameter.help or "").replace("|", "\\|") + choices + variable
     return f"| {names} | {_default(parameter)} | {meaning} |"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from rule_runtime.cli.autopatch import autopatch
 from rule_runtime.cli.clean import clean
+from rule_runtime.cli.command_style import PlainCommand, PlainGroup, with_json
 from rule_runtime.cli.compare import compare
 from rule_runtime.cli.doctor import doctor
 from rule_runtime.cli.download import download
@@ -33,6 +34,8 @@ _EPILOGUE: Final = (
 
 app = typer.Typer(
     name="stepwatch",
+    cls=PlainGroup,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Watch every step of a training job, and stop it when it goes wrong.",
     epilog=_EPILOGUE,
     no_args_is_help=True,
@@ -41,18 +44,25 @@ app = typer.Typer(
 
 
 class _RuleMistakes(logging.Handler):
-    """Prints errors in rules on one line."""
+    """Prints each error in rules and packs once, on one line."""
+
+    printed: set[str]
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a message."""
-        typer.echo(f"stepwatch: {record.getMessage()}", err=True)
+        """Print a message, unless it was printed before."""
+        message = record.getMessage()
+        if message not in self.printed:
+            self.printed.add(message)
+            typer.echo(f"stepwatch: {message}", err=True)
 
 
 _OF_RULES: Final = (
+    "rule_runtime.configuration.packs",
     "rule_runtime.custom_rules.rule_mistakes",
     "rule_runtime.engine.evaluator",
+    "rule_runtime.engine.registry",
 )
-"""Loggers of errors in rules."""
+"""Loggers of errors in rules and packs."""
 _rule_mistakes: Final = _RuleMistakes(logging.WARNING)
 
 
@@ -74,6 +84,7 @@ def _stepwatch(
     ] = False,
 ) -> None:
     """Define the options of `stepwatch` itself."""
+    _rule_mistakes.printed = set()
     for name in _OF_RULES:
         logging.getLogger(name).addHandler(_rule_mistakes)
 
@@ -100,5 +111,8 @@ app.add_typer(local_app)
 for _group in (app, rules_app, local_app):
     for _registered in _group.registered_commands:
         # Typer wraps the lines of a docstring again, but does not join them.
-        _paragraphs = (inspect.getdoc(_registered.callback) or "").split("\n\n")
+        _callback: Any = _registered.callback  # never None
+        _paragraphs = (inspect.getdoc(_callback) or "").split("\n\n")
         _registered.help = "\n\n".join(" ".join(each.split()) for each in _paragraphs)
+        _registered.cls = PlainCommand
+        _registered.callback = with_json(_callback)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.cli.options import OutputFormat, OutputOption, choices, mistakes
 
 __all__ = ["autopatch"]
 
@@ -23,7 +23,10 @@ class AutopatchState(str, Enum):
 
 def autopatch(
     state: Annotated[
-        AutopatchState, typer.Argument(help="Switch it on or off, or show the state.")
+        AutopatchState,
+        typer.Argument(
+            metavar=choices(AutopatchState), help="Switch it on or off, or show the state."
+        ),
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

@@ -16,6 +16,7 @@ from hook_layer.format.errors import FormatError
 from rule_runtime.cli.evaluation import ExitStatus
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records, harmless
+from rule_runtime.cli.times import age_text, parsed_time
 from rule_runtime.embedded.session_removal import (
     StoredSession,
     remove_session,
@@ -45,7 +46,7 @@ class _Plan:
     @property
     def time(self) -> datetime | None:
         """The session's end, otherwise its start; None if it is not a time."""
-        return _time(self.stored.session.ended_at or self.stored.session.started_at)
+        return parsed_time(self.stored.session.ended_at or self.stored.session.started_at)
 
     def to_json(self, *, is_removed: bool) -> dict[str, Any]:
         session = self.stored.session
@@ -62,10 +63,17 @@ class _Plan:
 
 def clean(
     folder: Annotated[Path, typer.Argument(help="Folder that holds the sessions.")] = Path("runs"),
-    keep: Annotated[int, typer.Option(min=0, help="Keep this number of newest sessions.")] = 0,
+    keep: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Keep this number of newest sessions.")
+    ] = 0,
     older_than: Annotated[
         float,
-        typer.Option(min=0, max=_MOST_DAYS, help="Remove only sessions that ended more days ago."),
+        typer.Option(
+            min=0,
+            max=_MOST_DAYS,
+            metavar="DAYS",
+            help="Remove only sessions that ended more days ago.",
+        ),
     ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -128,7 +136,7 @@ def _print(folder: Path, plans: Sequence[_Plan]) -> None:
         table.add_row(
             str(stored.path),
             _size(stored.num_bytes),
-            _age(plan.time),
+            age_text(plan.time),
             session_state(stored.session),
             plan.action,
         )
@@ -172,21 +180,3 @@ def _size(num_bytes: int) -> str:
     while size >= 1000 and unit + 1 < len(_UNITS):  # noqa: PLR2004 - units are of thousands
         size, unit = size / 1000, unit + 1
     return f"{size:.3g} {_UNITS[unit]}"
-
-
-def _age(time: datetime | None) -> str:
-    if time is None:
-        return "unknown"
-    minutes = int((datetime.now(timezone.utc) - time).total_seconds() // 60)
-    for name, length in (("day", 24 * 60), ("hour", 60)):
-        if minutes >= length:
-            return counted(minutes // length, name)
-    return counted(max(minutes, 0), "minute")
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

@@ -5,68 +5,166 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from hook_layer.format.errors import FormatError
+from hook_layer.format.paths import ENVIRONMENT_FILE
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
     RegexOption,
-    RunArgument,
     mistakes,
     nothing_chosen,
     open_run,
 )
-from rule_runtime.cli.tables import Records
+from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.engine.json_codec import json_number
 from rule_runtime.optional_extra import require_report_extra
+from rule_runtime.trial.run_settings import (
+    SettingDifference,
+    differing_settings,
+    run_settings,
+)
 
 if TYPE_CHECKING:
     from rule_runtime.trial.comparison import Comparison
+    from rule_runtime.trial.final_metrics import FinalMetric, MetricPair
+    from rule_runtime.trial.trial import Trial
 
 __all__ = ["compare"]
 
 _DIFFERENT = 1
 _MAX_ROWS = 40
 _MAX_NAMED = 10
+_MAX_VALUE = 200
+"""Characters of a setting that a table shows."""
+
+_RUN = "Folder or s3:// URI of a run, or of a session (then its newest run)."
 
 
 def compare(
-    first: RunArgument,
-    second: RunArgument,
+    first: Annotated[str, typer.Argument(metavar="FIRST", help=_RUN)],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help=_RUN)],
     regex: RegexOption = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Largest relative difference that counts as equal.")
+        float,
+        typer.Option(
+            min=0, metavar="SHARE", help="Largest relative difference that counts as equal."
+        ),
     ] = 1e-6,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Compare two runs: for each tensor, the first step at which its statistics differ.
+    """Compare two runs: settings, last losses and metrics, and where tensors begin to differ.
 
-    Statistics that only one run saved are ignored.
+    Settings are arguments, commit, packages and machine of `environment.json`; those that are equal
+    are left out. Of each tensor it shows the first step at which a statistic differs. Statistics
+    that only one run saved are ignored.
 
-    Exit status 0: no difference; 1: differences; 2: not comparable.
+    Exit status 0: no tensor differs; 1: differences; 2: not comparable.
     """
     with mistakes():
         from rule_runtime.trial.comparison import compare_trials  # noqa: PLC0415 - loads numpy
+        from rule_runtime.trial.final_metrics import metric_pairs  # noqa: PLC0415 - as above
 
         require_report_extra("comparing runs", "pandas")
 
-        found = compare_trials(open_run(first), open_run(second), regex=regex, tolerance=tolerance)
+        trials = open_run(first), open_run(second)
+        found = compare_trials(*trials, regex=regex, tolerance=tolerance)
+        settings = _settings(*trials)
+        metrics = metric_pairs(*trials, regex=regex)
         parts = (found.differences, found.only_in_first, found.only_in_second, found.not_in_common)
         if not any(parts):
             raise nothing_chosen(first, regex)
     if output is OutputFormat.JSON:
-        described = {"is_same": found.is_same, **asdict(found)}
-        described["differences"] = [
-            {**asdict(each), "largest": json_number(each.largest)} for each in found.differences
-        ]
-        typer.echo(json.dumps(described, indent=2))
+        typer.echo(json.dumps(_as_json(settings, metrics, found), indent=2))
     else:
+        _print_settings(settings)
+        _print_metrics(metrics)
         _print(found)
     raise typer.Exit(0 if found.is_same else _DIFFERENT)
+
+
+def _as_json(
+    settings: Sequence[SettingDifference] | str, metrics: Sequence[MetricPair], found: Comparison
+) -> dict[str, Any]:
+    return {
+        "is_same": found.is_same,
+        "settings": None if isinstance(settings, str) else [asdict(each) for each in settings],
+        "metrics": [_metric_json(each) for each in metrics],
+        **asdict(found),
+        "differences": [
+            {**asdict(each), "largest": json_number(each.largest)} for each in found.differences
+        ],
+    }
+
+
+def _settings(first: Trial, second: Trial) -> list[SettingDifference] | str:
+    """Return the settings that differ, or why those of a run are unknown."""
+    settings = []
+    for trial in (first, second):
+        try:
+            settings.append(run_settings(trial.store))
+        except FormatError as error:
+            return str(error)
+        if not settings[-1]:
+            return f"{trial.path} has no {ENVIRONMENT_FILE}"
+    return differing_settings(*settings)
+
+
+def _print_settings(settings: Sequence[SettingDifference] | str) -> None:
+    if isinstance(settings, str):
+        typer.echo(harmless(f"settings are not compared: {settings}"))
+        return
+    if not settings:
+        typer.echo("settings: the same")
+        return
+    table = Records("setting", "first", "second")
+    for each in settings[:_MAX_ROWS]:
+        table.add_row(each.setting, _value(each.first), _value(each.second))
+    _print_table(table, len(settings))
+
+
+def _value(text: str | None) -> str:
+    if text is None:
+        return "none"
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
+
+
+def _metric_json(pair: MetricPair) -> dict[str, Any]:
+    described = asdict(pair)
+    for run in filter(None, (described["first"], described["second"])):
+        run.update({name: json_number(run[name]) for name in ("last", "lowest", "highest")})
+    return described
+
+
+def _print_metrics(metrics: Sequence[MetricPair]) -> None:
+    numbers = ("first", "second", "change")
+    table = Records("last value of", *numbers, whole=numbers)
+    for each in metrics[:_MAX_ROWS]:
+        change = ""
+        if each.first and each.second and each.first.last:
+            change = f"{(each.second.last - each.first.last) / abs(each.first.last):+.3g}"
+        name = f"{each.metric} ({each.mode})"
+        table.add_row(name, _last(each.first), _last(each.second), change)
+    if metrics:
+        _print_table(table, len(metrics))
+
+
+def _last(metric: FinalMetric | None) -> str:
+    return "none" if metric is None else f"{metric.last:.4g}"
+
+
+def _print_table(table: Records, num_rows: int) -> None:
+    """Print a table, and how many of all rows it leaves out."""
+    console = Console()
+    console.print(table)
+    if num_rows > _MAX_ROWS:
+        hidden = num_rows - _MAX_ROWS
+        console.print(f"... and {hidden} more; --regex chooses tensors, --json has all")
 
 
 def _print(found: Comparison) -> None:
@@ -79,10 +177,7 @@ def _print(found: Comparison) -> None:
         style = "green" if is_same else "red"
         cells = (each.tensor, first, f"{each.largest:.3g}", str(each.num_common))
         table.add_row(*(Text(cell, style=style) for cell in cells))
-    console.print(table)
-    hidden = len(found.differences) - _MAX_ROWS
-    if hidden > 0:
-        console.print(f"... and {hidden} more; --regex chooses, --output json has all")
+    _print_table(table, len(found.differences))
     for heading, names in (
         *_not_comparable(found),
         ("only in the first", found.only_in_first),
@@ -106,5 +201,5 @@ def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
 def _named(names: Sequence[str]) -> str:
     """Return names separated by commas; of many names, some and the number of further ones."""
     hidden = len(names) - _MAX_NAMED
-    more = [f"{hidden} more; --output json has all"] if hidden > 0 else []
+    more = [f"{hidden} more; --json has all"] if hidden > 0 else []
     return ", ".join([*names[:_MAX_NAMED], *more])

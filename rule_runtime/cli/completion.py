@@ -18,6 +18,6 @@ def complete_rule(incomplete: str) -> list[str]:
 
 def complete_pack(incomplete: str) -> list[str]:
     """Return the packs' names with this prefix."""
-    from rule_runtime.configuration.packs import PACKS  # noqa: PLC0415 - as above
+    from rule_runtime.configuration.packs import available_packs  # noqa: PLC0415 - as above
 
-    return [name for name in PACKS if name.startswith(incomplete)]
+    return [name for name in available_packs() if name.startswith(incomplete)]

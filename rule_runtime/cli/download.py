@@ -27,9 +27,12 @@ __all__ = ["download"]
 def download(
     path: RunArgument,
     folder: Annotated[Path, typer.Argument(help="Folder for the copy.")],
-    first_step: Annotated[int, typer.Option(min=0, help="First global step to copy.")] = 0,
+    first_step: Annotated[
+        int, typer.Option(min=0, metavar="STEP", help="First global step to copy.")
+    ] = 0,
     last_step: Annotated[
-        int | None, typer.Option(min=0, help="Last global step to copy. Default: all.")
+        int | None,
+        typer.Option(min=0, metavar="STEP", help="Last global step to copy. Default: all."),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

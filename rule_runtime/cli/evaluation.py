@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from hook_layer.storage.base import open_store
 from rule_runtime.engine.outcome import (
@@ -21,6 +22,7 @@ from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
     "ExitStatus",
+    "class_in_file",
     "class_name",
     "displayed_status",
     "evaluate_run",
@@ -82,6 +84,24 @@ def parse_rule(text: str) -> tuple[str, Rule]:
         raise
 
 
+def class_in_file(text: str) -> type[Any] | None:
+    """Return the class that `FILE.py:NAME` names; None for the name of an installed rule.
+
+    Raises:
+        ValueError: If the rule or its file does not exist, or its code fails.
+        ImportError: If the file imports smdebug, and the real one was already imported.
+    """
+    from rule_runtime.custom_rules.loader import load_rule_class  # noqa: PLC0415 - few ask for it
+
+    in_file = _IN_FILE.fullmatch(text)
+    if in_file is None and text.endswith(".py"):
+        raise ValueError(_unnamed_rule(text))
+    if in_file is None:
+        return None
+    source = in_file["source"]
+    return load_rule_class(source, in_file["rule"], allowed=[_folder(source)], hide_smdebug=True)
+
+
 def class_name(name: str) -> str:
     """Return the class name of a rule; converts `vanishing_gradient` to VanishingGradient."""
     if name.lower() != name:
@@ -106,10 +126,15 @@ def _unnamed_rule(source: str) -> str:
 def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
     from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - few ask for it
 
+    allowed = [_folder(source)]
+    return load_custom_rule(source, name, parameters, allowed=allowed, hide_smdebug=True)
+
+
+def _folder(source: str) -> Path:
+    """Return the folder of a rule's file, that of its target if it is a link."""
     if "://" in source:
         raise ValueError(f"{source}: only local files are allowed; copy it here first")
-    folder = Path(source).expanduser().resolve().parent  # target of a link
-    return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
+    return Path(source).expanduser().resolve().parent
 
 
 def evaluate_run(

@@ -10,12 +10,16 @@ from typing import Annotated
 
 import typer
 
+from rule_runtime.cli.command_style import PlainGroup
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 
 __all__ = ["local_app"]
 
 local_app = typer.Typer(
-    name="local", help="Run the deployed stack on this machine.", no_args_is_help=True
+    name="local",
+    cls=PlainGroup,
+    help="Run the deployed stack on this machine.",
+    no_args_is_help=True,
 )
 
 
@@ -29,7 +33,10 @@ def up(
     context: Annotated[
         list[str] | None,
         typer.Option(
-            "--context", "-c", help="KEY=VALUE of the CDK context. Repeat it for several."
+            "--context",
+            "-c",
+            metavar="KEY=VALUE",
+            help="Setting of the CDK context. Repeat it for several.",
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,

@@ -18,6 +18,7 @@ from hook_layer.storage.base import StorageError, Store
 from rule_runtime.cli.completion import complete_pack, complete_rule
 from rule_runtime.cli.counted_reads import CountedReads
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
+from rule_runtime.cli.tables import harmless
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.embedded.stop_policy import StopPolicy
 from rule_runtime.engine.rule import Rule
@@ -40,8 +41,10 @@ __all__ = [
     "RegexOption",
     "RuleOption",
     "RunArgument",
+    "RunsArgument",
     "SessionArgument",
     "VerboseOption",
+    "choices",
     "evaluated_or_stored",
     "mistakes",
     "newest_run",
@@ -53,10 +56,20 @@ __all__ = [
 _PACKS: Final = ", ".join(PACKS)
 
 RunArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session (then its newest run).")
+    str,
+    typer.Argument(
+        metavar="RUN", help="Folder or s3:// URI of a run, or of a session (then its newest run)."
+    ),
+]
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN",
+        help="Folders or s3:// URIs of runs, or of sessions (then the newest run of each).",
+    ),
 ]
 SessionArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a session or of a run.")
+    str, typer.Argument(metavar="RUN", help="Folder or s3:// URI of a session or of a run.")
 ]
 VerboseOption = Annotated[
     bool,
@@ -66,6 +79,7 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
+        "-r",
         help="A rule: NAME[:key=value,...] or FILE.py:NAME[:...]. Repeat it for several rules.",
         autocompletion=complete_rule,
     ),
@@ -74,8 +88,9 @@ PackOption = Annotated[
     str | None,
     typer.Option(
         "--pack",
-        help=f"A pack of rules: {_PACKS}. Default without --rule: the rules that a stored run "
-        "configures, otherwise recommended.",
+        "-p",
+        help=f"A pack of rules: {_PACKS}, or an installed one. Default without --rule: the rules "
+        "that a stored run configures, otherwise recommended.",
         autocompletion=complete_pack,
     ),
 ]
@@ -83,6 +98,7 @@ RegexOption = Annotated[
     list[str] | None,
     typer.Option(
         "--regex",
+        "-e",
         help="Regular expression that names of tensors must match. Repeat it for several.",
     ),
 ]
@@ -95,7 +111,15 @@ class OutputFormat(str, Enum):
     JSON = "json"
 
 
-OutputOption = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
+def choices(values: type[Enum]) -> str:
+    """Return the values of an option for its help, separated by bars."""
+    return "|".join(str(each.value) for each in values)
+
+
+OutputOption = Annotated[
+    OutputFormat,
+    typer.Option("--output", "-o", metavar=choices(OutputFormat), help="Output format."),
+]
 
 
 @dataclass(frozen=True)
@@ -182,7 +206,7 @@ def mistakes() -> Iterator[None]:
 
 def _end_with_mistake(error: object) -> NoReturn:
     console = Console(stderr=True)
-    console.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
+    console.print(harmless(f"stepwatch: {error}"), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(ExitStatus.NOT_JUDGED) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -28,22 +28,23 @@ FEW_RULES: Final = 5
 """Up to this number of rules, each has its own row."""
 
 
-def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = False) -> Records:
-    """Return a table of rules, one line each, or more with parameters."""
-    if not with_parameters:
-        table = Records("rule", "what it finds", box=None)
-        for name, rule in sorted(rules.items()):
-            table.add_row(Text(name, style="bold"), Text(rule.summary()))
-        return table
-    table = Records("rule", "parameters", "what it finds", show_lines=True)
+def rules_table(
+    rules: Mapping[str, type[Rule]], marked: Collection[str] = (), *, with_parameters: bool = False
+) -> Records:
+    """Return a table of rules, one line each, or more with parameters; a `*` marks some."""
+    table = Records("rule", "what it finds", box=None)
+    if with_parameters:
+        table = Records("rule", "parameters", "what it finds", show_lines=True)
     for name, rule in sorted(rules.items()):
-        table.add_row(Text(name), Text(parameters_text(rule)), Text(rule.summary()))
+        shown = Text(f"{name} *" if name in marked else name, style="bold")
+        parameters = [Text(parameters_text(rule.parameters()))] if with_parameters else []
+        table.add_row(shown, *parameters, Text(rule.summary()))
     return table
 
 
-def parameters_text(rule: type[Rule]) -> str:
+def parameters_text(parameters: Iterable[Parameter]) -> str:
     """Return the parameters of a rule with their defaults and limits, one per line."""
-    return "\n".join(_parameter(parameter) for parameter in rule.parameters())
+    return "\n".join(map(_parameter, parameters))
 
 
 def verdicts_table(

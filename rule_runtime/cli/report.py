@@ -40,7 +40,10 @@ def report(  # noqa: PLR0917 - each is an option of the command
     output_file: Annotated[
         str,
         typer.Option(
-            help="File or s3:// URI of the page. A name that ends in .json gets the numbers only."
+            "--output-file",
+            "-f",
+            metavar="FILE",
+            help="File or s3:// URI of the page. A name that ends in .json gets the numbers only.",
         ),
     ] = "report.html",
     overwrite: Annotated[

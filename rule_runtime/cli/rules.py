@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +13,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from rule_runtime.cli.command_style import PlainGroup, with_json
 from rule_runtime.cli.completion import complete_rule
-from rule_runtime.cli.evaluation import class_name
+from rule_runtime.cli.destinations import printed_aside
+from rule_runtime.cli.evaluation import class_in_file, class_name
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import parameters_text, rules_table
 from rule_runtime.cli.tables import reflowed
-from rule_runtime.configuration.packs import PACKS
-from rule_runtime.engine.parameters import ParameterError, nearest_name
+from rule_runtime.configuration.collection_config import as_collections
+from rule_runtime.configuration.packs import available_packs, find_pack
+from rule_runtime.engine.parameters import Parameter, ParameterError, nearest_name
 from rule_runtime.engine.registry import UnknownRuleError, available_rules, create_rule
 from rule_runtime.engine.rule import Rule, snake_case
 
@@ -30,14 +34,17 @@ _MAX_WIDTH = 100
 
 _NEXT = "Change them, then run `python tools/rule_documentation.py`; CONTRIBUTING.md says the rest."
 
-rules_app = typer.Typer(name="rules", help="List the rules, explain one, or begin your own.")
+rules_app = typer.Typer(
+    name="rules", cls=PlainGroup, help="List the rules, explain one, or begin your own."
+)
 
 
 @rules_app.callback(invoke_without_command=True)
+@with_json
 def rules(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show parameters and defaults, too.")
+        bool, typer.Option("--all", "-a", help="Show parameters and defaults, too.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -51,7 +58,10 @@ def rules(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps([_described(rule) for rule in found.values()], indent=2))
     else:
-        Console().print(rules_table(found, with_parameters=everything))
+        marked = find_pack("recommended").parameters
+        Console().print(rules_table(found, marked, with_parameters=everything))
+        others = ", ".join(name for name in available_packs() if name != "recommended")
+        typer.echo(f"* in the pack recommended, the default; other packs: {others}")
 
 
 @rules_app.command()
@@ -59,26 +69,28 @@ def explain(
     name: Annotated[
         str,
         typer.Argument(
-            help="VanishingGradient or vanishing_gradient.", autocompletion=complete_rule
+            help="VanishingGradient, vanishing_gradient, or FILE.py:NAME of your own rule.",
+            autocompletion=complete_rule,
         ),
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Explain a rule: what it finds, how it decides, what to try, what the hook saves for it."""
-    with mistakes():
-        rule = _find(name)
-    described = _described(rule)
-    documentation = inspect.getdoc(rule) or ""
+    with mistakes(), printed_aside(output):
+        rule = class_in_file(name) or _find(name)
+        described = _described(rule)
+    documentation = inspect.cleandoc(rule.__doc__ or "It has no docstring.")
     if output is OutputFormat.JSON:
-        typer.echo(json.dumps({**described, "documentation": documentation}, indent=2))
+        full = {**described, "documentation": documentation}
+        typer.echo(json.dumps(full, indent=2, default=str))
         return
     console = Console(highlight=False)
     console.print(Text(rule.__name__, style="bold"))
-    if rule.caution:
-        console.print(Text(f"Caution: {rule.caution}.", style="yellow"))
+    if described["caution"]:
+        console.print(Text(f"Caution: {described['caution']}.", style="yellow"))
     console.print(Text(reflowed(documentation, min(console.width, _MAX_WIDTH))), soft_wrap=True)
-    defaults = textwrap.indent(parameters_text(rule) or "no parameters", "    ")
-    console.print(Text(f"\nDefaults:\n{defaults}"))
+    defaults = parameters_text(_parameters(rule)) or "no parameters"
+    console.print(Text(f"\nDefaults:\n{textwrap.indent(defaults, '    ')}"))
     saved = ", ".join(described["saves"]) or "nothing of its own"
     console.print(Text(f"\nAsks the hook to save:\n    {saved}"))
     console.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
@@ -121,11 +133,20 @@ def _find(name: str) -> type[Rule]:
     raise UnknownRuleError(f"there is no rule {name!r}; {hint}")
 
 
-def _described(rule: type[Rule]) -> dict[str, Any]:
+def _described(rule: type[Any]) -> dict[str, Any]:
+    """Return a rule as JSON; a rule for smdebug has neither caution nor collections.
+
+    Raises:
+        ValueError: The class of a user's file has a mistake.
+    """
+    is_own = issubclass(rule, Rule)
+    saves = _saved(rule) if is_own else []  # finds mistakes in the class
+    is_installed = available_rules().get(rule.__name__) is rule
+    packs = available_packs().items() if is_installed else ()
     return {
         "rule": rule.__name__,
-        "summary": rule.summary(),
-        "caution": rule.caution,
+        "summary": rule.summary() if is_own else (rule.__doc__ or "").strip().partition("\n")[0],
+        "caution": rule.caution if is_own else "",
         "parameters": [
             {
                 "name": parameter.name,
@@ -134,20 +155,29 @@ def _described(rule: type[Rule]) -> dict[str, Any]:
                 "unit": parameter.unit,
                 "constraints": [str(constraint) for constraint in parameter.constraints],
             }
-            for parameter in rule.parameters()
+            for parameter in _parameters(rule)
         ],
-        "saves": _saved(rule),
-        "packs": [
-            name
-            for name, pack in PACKS.items()
-            if any(type(own) is rule for own in pack.rules().values())
-        ],
+        "saves": saves,
+        "packs": [name for name, pack in packs if rule.__name__ in pack.parameters],
     }
 
 
+def _parameters(rule: type[Any]) -> Sequence[Parameter]:
+    if issubclass(rule, Rule):
+        return rule.parameters()
+    from rule_runtime.custom_rules.constructor import (  # noqa: PLC0415 - few ask for it
+        constructor_parameters,
+    )
+
+    return constructor_parameters(rule)
+
+
 def _saved(rule: type[Rule]) -> list[str]:
-    """Return the names of the collections that a rule needs with its defaults."""
+    """Return the names of the collections that a rule needs, with its defaults if it has them."""
+    from rule_runtime.custom_rules.rule_mistakes import made_rule  # noqa: PLC0415 - loads numpy
+
     try:
-        return [config.name for config in rule().requires()]
-    except ParameterError:  # the parameters decide what it needs
-        return []
+        needed = made_rule(rule, {}).requires()
+    except ParameterError:  # a parameter is required
+        needed = as_collections(rule.collections)
+    return [config.name for config in needed]

@@ -24,6 +24,7 @@ from rule_runtime.cli.options import (
     RuleOption,
     SessionArgument,
     VerboseOption,
+    choices,
     mistakes,
     progress,
 )
@@ -73,19 +74,26 @@ class VerdictFormat(str, Enum):
 
 _STDERR: Final = 2
 _NO_STEPS: Final = "{}: the script saved no step, so nothing was evaluated: {}"
-_FILE: Final = typer.Option("--output-file", help="File for the verdicts. Default: the terminal.")
+_FILE: Final = typer.Option(
+    "--output-file", "-f", metavar="FILE", help="File for the verdicts. Default: the terminal."
+)
 _Command = Annotated[
-    list[str], typer.Argument(help="The command that trains: `-- python train.py ...`.")
+    list[str],
+    typer.Argument(metavar="COMMAND", help="The command that trains: `-- python train.py ...`."),
 ]
 _OutDir = Annotated[
     str | None,
-    typer.Option(help="Folder of the session. Default: a new folder runs/SCRIPT-TIME-RANDOM."),
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of the session. Default: a new folder runs/SCRIPT-TIME-RANDOM.",
+    ),
 ]
-_MaxRuns = Annotated[int, typer.Option(min=1, help="Maximum number of runs to watch.")]
+_MaxRuns = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of runs to watch.")]
 _Interval = Annotated[
     int | None,
     typer.Option(
         min=1,
+        metavar="N",
         show_default=False,
         help="Save and evaluate every N-th step. Default: every step up to 10, every second step "
         "up to 50, then every 10th step.",
@@ -94,16 +102,21 @@ _Interval = Annotated[
 _Ranks = Annotated[
     RanksOption,
     typer.Option(
+        metavar=choices(RanksOption),
         help="Ranks of a distributed run that write. auto: statistics of up to 16 ranks, values of "
-        "rank 0; all: statistics and values of every rank; chief: rank 0 only."
+        "rank 0; all: statistics and values of every rank; chief: rank 0 only.",
     ),
 ]
 _Stop = Annotated[
     StopAt,
-    typer.Option(help="Findings that stop the command: fatal ones (also: serious), any, or none."),
+    typer.Option(
+        metavar=choices(StopAt),
+        help="Findings that stop the command: fatal ones (also: serious), any, or none.",
+    ),
 ]
 _Patience = Annotated[
-    float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="Time a stopped command gets before SIGTERM."),
 ]
 _Losses = Annotated[
     list[str] | None,
@@ -132,6 +145,7 @@ _LogConsole = Annotated[
 _Export = Annotated[
     list[Target] | None,
     typer.Option(
+        metavar="TOOL",
         show_default=False,
         help="Add the findings at the end to github (Actions; on by default there), mlflow, "
         "tensorboard or wandb. Repeat it for several.",
@@ -146,6 +160,12 @@ _Notify = Annotated[
         help="Webhook of Slack, Mattermost or Discord (its /slack URL) that gets each rule's first "
         "finding and the end of the run. It is a secret: prefer the environment variable.",
     ),
+]
+
+
+_VerdictsOption = Annotated[
+    VerdictFormat,
+    typer.Option("--output", "-o", metavar=choices(VerdictFormat), help="Output format."),
 ]
 
 
@@ -252,7 +272,7 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     path: SessionArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
-    output: Annotated[VerdictFormat, typer.Option(help="Output format.")] = VerdictFormat.TABLE,
+    output: _VerdictsOption = VerdictFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
     verbose: VerboseOption = False,
 ) -> None:

@@ -21,15 +21,18 @@ from hook_layer.format.session_file import SESSION_FILE, SessionFile
 from hook_layer.storage.base import StorageError, open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records
-from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.trial.sessions import StoredRun, read_session, runs_of, session_state
+from rule_runtime.cli.times import age_text, duration_text, parsed_time
+from rule_runtime.engine.outcome import RuleStatus, counted
+from rule_runtime.trial.sessions import StoredRun, read_session, runs_of
 
 __all__ = ["runs"]
 
 _LAST_FILES: Final = 20
 """Number of last index files that are searched for the last training loss."""
+_MAX_NAME: Final = 26
+"""Characters of `train-20260131-120000-ab12`: such names stay whole in 80 columns."""
 _LOSSES: Final = "losses"
-_NOT_JUDGED: Final = "not evaluated"
+_NOT_EVALUATED: Final = "not evaluated"
 _NO_ISSUE: Final = "no issue"
 
 
@@ -45,21 +48,31 @@ class _Summary:
     last_loss: float | None
 
     @property
+    def time(self) -> datetime | None:
+        return parsed_time(self.session.started_at)
+
+    @property
     def verdict(self) -> str:
-        if self.findings:
-            return ", ".join(self.findings)
-        return _NO_ISSUE if self.is_judged else _NOT_JUDGED
+        """The findings, the number of runs if there are several, and how the session ended."""
+        passed = _NO_ISSUE if self.is_judged else _NOT_EVALUATED
+        runs = f"{self.num_runs} runs: " if self.num_runs > 1 else ""
+        return f"{runs}{', '.join(self.findings) or passed}{self._end}"
 
     @property
-    def state(self) -> str:
-        return session_state(self.session)
+    def _end(self) -> str:
+        session = self.session
+        if session.ended_at is None:
+            return "; running?"
+        if session.stopped_by:
+            return "; stopped"
+        return f"; exit status {session.exit_status}" if session.exit_status else ""
 
     @property
-    def seconds(self) -> float | None:
-        if self.session.ended_at is None:
-            return None
-        ended, started = map(_time, (self.session.ended_at, self.session.started_at))
-        return None if ended is None or started is None else (ended - started).total_seconds()
+    def took(self) -> str:
+        ended = parsed_time(self.session.ended_at)
+        if ended is None or self.time is None:
+            return ""
+        return duration_text((ended - self.time).total_seconds())
 
     def to_json(self) -> dict[str, Any]:
         described: dict[str, Any] = json.loads(self.session.encode())
@@ -77,10 +90,11 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Folder that holds the sessions.")] = Path("runs"),
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the sessions in a folder: verdict, when and how long they trained, last loss.
+    """List the sessions in a folder: verdict, age, how long they took, last training loss.
 
-    Verdicts are those that `stepwatch run` left beside the tensors. `stepwatch evaluate SESSION`
-    judges again, `stepwatch report SESSION` shows one.
+    A verdict names the rules that found issues, and says if the session was stopped, failed or has
+    no recorded end (`running?`). It is the one that `stepwatch run` stored. `stepwatch evaluate
+    SESSION` evaluates again, `stepwatch report SESSION` shows one.
     """
     with mistakes():
         if not folder.is_dir():
@@ -91,18 +105,18 @@ def runs(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps([each.to_json() for each in found], indent=2))
         return
-    table = Records("session", "verdict", "runs", "started", "took", "last loss", "state")
+    numbers = ("age", "took", "loss")
+    table = Records("session", "verdict", *numbers, whole=numbers, max_name=_MAX_NAME)
     for each in found:
         table.add_row(
-            each.path,
+            Path(each.path).name if Path(each.path) != folder else each.path,
             Text(each.verdict, style="red" if each.findings else ""),
-            str(each.num_runs),
-            each.session.started_at.replace("T", " ").removesuffix("Z"),
-            "" if each.seconds is None else f"{each.seconds:.0f} s",
+            age_text(each.time),
+            each.took,
             "" if each.last_loss is None else f"{each.last_loss:.4g}",
-            each.state,
         )
     Console().print(table)
+    typer.echo(f"{counted(len(found), 'session')} in {folder}")
 
 
 def _summaries(folder: Path) -> Iterator[_Summary]:
@@ -152,10 +166,3 @@ def _last_loss(path: str) -> float | None:
         for loss in islice(rows.column("mean"), 1):
             return float(loss)
     return None
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None

@@ -26,7 +26,7 @@ from rule_runtime.engine.outcome import (
     status_text,
     without_api_prefix,
 )
-from rule_runtime.trial.sessions import runs_at
+from rule_runtime.trial.sessions import folder_of_sessions, runs_at
 
 if TYPE_CHECKING:
     from rule_runtime.jobs import DebugJob
@@ -52,7 +52,10 @@ def status(  # noqa: PLR0917 - each is an option of the command
     job: _Job,
     output_path: Annotated[
         str | None,
-        typer.Option(help="Output path of a job that is given by name. Default: ask SageMaker."),
+        typer.Option(
+            metavar="URI",
+            help="Output path of a job that is given by name. Default: ask SageMaker.",
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every rule has ended.")] = False,
     logs: Annotated[bool, typer.Option("--logs", help="Show the URLs of the rules' logs.")] = False,
@@ -134,6 +137,8 @@ def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
     from rule_runtime.jobs import DebugJob  # noqa: PLC0415 - loads numpy
 
     is_folder = output_path is None and Path(job).is_dir()
+    if is_folder and (sessions := folder_of_sessions(job)):
+        raise ValueError(sessions)
     try:
         found = DebugJob(job, output_path, stage=stage)
         found.check_known()

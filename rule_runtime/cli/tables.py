@@ -25,17 +25,19 @@ _ENTRY: Final = re.compile(r"[A-Za-z_]\w*: ")
 class Records:
     """Rows shown as a table if it fits, otherwise as a list; nothing is cut.
 
-    The first column has the rows' names; those in `whole` are never wrapped. Without a box, there
-    are no headings.
+    The first column has the rows' names; those up to `max_name` characters stay on one line.
+    Columns in `whole` are never wrapped. Without a box, there are no headings.
     """
 
     def __init__(
         self,
         *columns: str,
         whole: Collection[str] = (),
+        max_name: int = _MAX_NAME,
         box: Box | None = HEAVY_HEAD,
         show_lines: bool = False,
     ) -> None:
+        self._max_name = max_name
         self._columns = columns
         self._whole = frozenset(whole)
         self._box = box
@@ -90,7 +92,7 @@ class Records:
         widest = self._widest(at)
         if self._columns[at] in self._whole:
             return widest
-        return min(widest, _MAX_NAME if at == 0 else _MIN_TEXT)
+        return min(widest, self._max_name if at == 0 else _MIN_TEXT)
 
     def _list(self) -> Iterator[Text | Padding]:
         for name, *cells in self._rows:

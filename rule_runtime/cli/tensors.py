@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,6 +19,7 @@ from rule_runtime.cli.options import (
     OutputOption,
     RegexOption,
     RunArgument,
+    RunsArgument,
     mistakes,
     nothing_chosen,
     open_run,
@@ -40,7 +42,7 @@ def tensors(
     path: RunArgument,
     regex: RegexOption = None,
     collection: _CollectionOption = None,
-    every: Annotated[bool, typer.Option("--all", help="List every tensor.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="List every tensor.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List what a run saved: its collections, or its tensors.
@@ -113,9 +115,12 @@ def _facts(trial: Trial, described: Mapping[str, Mapping[str, Any]]) -> list[dic
 
 
 def plot(  # noqa: PLR0917 - each is an option of the command
-    path: RunArgument,
+    paths: RunsArgument,
     output_file: Annotated[
-        Path, typer.Option("--output-file", "-f", help="Where to draw: .png, .svg or .pdf.")
+        Path,
+        typer.Option(
+            "--output-file", "-f", metavar="FILE", help="Where to draw: .png, .svg or .pdf."
+        ),
     ] = Path("plot.png"),
     regex: RegexOption = None,
     collection: _CollectionOption = None,
@@ -125,11 +130,20 @@ def plot(  # noqa: PLR0917 - each is an option of the command
     log: Annotated[bool, typer.Option("--log", help="A logarithmic axis.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Draw tensors of a run over its steps; the losses unless others are chosen."""
+    """Draw tensors of one or several runs over the steps; the losses unless others are chosen."""
     with mistakes():
-        trial = open_run(path)
+        trials = [open_run(path) for path in paths]
+        if len(trials) > 1:  # all may be called run-1
+            prefix = os.path.commonprefix(paths)  # noqa: RUF071 - its last part is cut off
+            folder = prefix.rpartition("/")[0]
+            for trial, path in zip(trials, paths, strict=True):
+                trial.name = path.removeprefix(folder).strip("/")
         ready_file(output_file)
-        figure = trial.plot(regex=regex, collection=collection, statistic=statistic, log=log)
+        from rule_runtime.plotting import plot_tensors  # noqa: PLC0415 - needs matplotlib
+
+        figure = plot_tensors(
+            trials, regex=regex, collection=collection, statistic=statistic, log=log
+        )
         figure.savefig(output_file, bbox_inches="tight", dpi=150)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps({"plot": str(output_file)}))

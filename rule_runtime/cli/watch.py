@@ -32,7 +32,7 @@ from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.parameters import nearest_name
-from rule_runtime.trial.sessions import read_session, runs_at, runs_of
+from rule_runtime.trial.sessions import folder_of_sessions, read_session, runs_at, runs_of
 
 if TYPE_CHECKING:
     from rule_runtime.live_page.follower import RunFollower
@@ -58,7 +58,9 @@ def watch(  # noqa: PLR0917 - each is an option of the command
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds to wait for a run to begin. Default: no limit."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Time to wait for a run to begin. Default: no limit."
+        ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -99,6 +101,8 @@ def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) ->
     """
     if (run := _begun_run(path)) is not None:
         return run
+    if sessions := folder_of_sessions(path):
+        raise ValueError(sessions)
     store = open_store(path)
     is_lost = timeout_s is None and isinstance(store, LocalStore) and not store.path.parent.is_dir()
     if timeout_s != 0 and not is_lost:

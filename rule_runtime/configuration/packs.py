@@ -1,7 +1,8 @@
-"""Packs: sets of rules with their parameters."""
+"""Packs: sets of rules with their parameters, built-in or of entry points `stepwatch.packs`."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +14,15 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.dense_start import add_dense_start
 from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.parameters import nearest
-from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.registry import create_rule, installed_objects
 from rule_runtime.engine.rule import Rule
 
-__all__ = ["PACKS", "Pack", "find_pack"]
+__all__ = ["ENTRY_POINT_GROUP", "PACKS", "Pack", "available_packs", "find_pack"]
 
+ENTRY_POINT_GROUP: Final = "stepwatch.packs"
+"""Entry points of this group name a `Pack`."""
+
+_logger = logging.getLogger(__name__)
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
 
 
@@ -50,7 +55,10 @@ class Pack:
         Raises:
             ValueError: A rule or a parameter of the pack does not exist.
         """
-        return {name: create_rule(name, given) for name, given in self.parameters.items()}
+        try:
+            return {name: create_rule(name, given) for name, given in self.parameters.items()}
+        except ValueError as error:
+            raise ValueError(f"pack {self.name}: {error}") from error
 
     def collections(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for all rules."""
@@ -191,7 +199,21 @@ _RECOMMENDED: Final = Pack(
 PACKS: Final[Mapping[str, Pack]] = MappingProxyType(
     {pack.name: pack for pack in (_ORIGINAL, _RECOMMENDED)}
 )
-"""The packs by name."""
+"""The built-in packs by name."""
+
+
+def available_packs() -> dict[str, Pack]:
+    """Return the built-in and the installed packs by name.
+
+    An entry point that is no pack, or whose name is taken, is skipped with a warning.
+    """
+    packs = dict(PACKS)
+    for found in installed_objects(ENTRY_POINT_GROUP):
+        if not isinstance(found, Pack):
+            _logger.warning("ignored the entry point %r: it is not a stepwatch.Pack", found)
+        elif packs.setdefault(found.name, found) is not found:
+            _logger.warning("ignored the pack %s of an entry point: the name is taken", found.name)
+    return packs
 
 
 def find_pack(name: str) -> Pack:
@@ -200,6 +222,7 @@ def find_pack(name: str) -> Pack:
     Raises:
         ValueError: There is no such pack.
     """
-    if name not in PACKS:
-        raise ValueError(f"there is no pack {name!r}{nearest(name, PACKS)}")
-    return PACKS[name]
+    packs = PACKS if name in PACKS else available_packs()
+    if name not in packs:
+        raise ValueError(f"there is no pack {name!r}{nearest(name, packs)}")
+    return packs[name]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rule_runtime.engine.constraints import Constraint
 from rule_runtime.engine.parameters import Parameter, ParameterError, coerce, nearest
 
-__all__ = ["constructor_arguments"]
+__all__ = ["constructor_arguments", "constructor_parameters"]
 
 _GIVEN_BY_US: Final = frozenset({"other_trials", "action_str"})
 _NUM_BEFORE: Final = 2
@@ -46,6 +46,20 @@ def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[s
             raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
     hints = _hints(cls.__init__)
     return {name: _coerced(cls.__name__, name, hints.get(name), v) for name, v in given.items()}
+
+
+def constructor_parameters(cls: type[Any]) -> tuple[Parameter, ...]:
+    """Return the named parameters of a class's constructor besides the trials and actions.
+
+    Raises:
+        ParameterError: If the constructor does not take the trial first.
+    """
+    hints = _hints(cls.__init__)
+    return tuple(
+        Parameter(p.name, hints.get(p.name), MISSING if p.default is p.empty else p.default, (), "")
+        for p in _beside_the_trial(cls)
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in _GIVEN_BY_US
+    )
 
 
 def _beside_the_trial(cls: type[Any]) -> list[inspect.Parameter]:

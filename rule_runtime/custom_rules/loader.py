@@ -27,7 +27,7 @@ from rule_runtime.engine.parameters import ParameterError, nearest_name
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.step_bounds import bounded, split_bounds
 
-__all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
+__all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule", "load_rule_class"]
 
 MAX_SOURCE_BYTES: Final = 1 << 20
 """Maximum size of a rule's file."""
@@ -71,14 +71,33 @@ def load_custom_rule(
         AliasError: If the file imports `smdebug`, and the real one is installed.
         StorageError: If the storage cannot be read.
     """
-    text = os.fspath(source)
-    data = _pinned(text, _read(text, allowed, open_folder), sha256)
-    module = _module(text, data, hide_smdebug=hide_smdebug)
-    rule_class = _rule_class(module, rule_to_invoke)
+    rule_class = load_rule_class(
+        source,
+        rule_to_invoke,
+        allowed=allowed,
+        sha256=sha256,
+        hide_smdebug=hide_smdebug,
+        open_folder=open_folder,
+    )
     given = {key: value for key, value in (parameters or {}).items() if key not in _SERVICE}
     if issubclass(rule_class, Rule):
         return made_rule(rule_class, given)
     return _adapted(rule_class, given, (parameters or {}).get("action_json"))
+
+
+def load_rule_class(
+    source: str | os.PathLike[str],
+    name: str,
+    *,
+    allowed: Collection[str | os.PathLike[str]],
+    sha256: str | None = None,
+    hide_smdebug: bool = False,
+    open_folder: Callable[[str], Store] = open_store,
+) -> type[Any]:
+    """Return the class of a rule in a file; for arguments and errors see `load_custom_rule`."""
+    text = os.fspath(source)
+    data = _pinned(text, _read(text, allowed, open_folder), sha256)
+    return _rule_class(_module(text, data, hide_smdebug=hide_smdebug), name)
 
 
 # ---------------------------------------------------------------------- the file

@@ -80,7 +80,7 @@ def _check_signature(cls: type[Rule]) -> None:
 
 def _check_constructor(cls: type[Rule]) -> None:
     try:
-        if "__init__" in vars(cls):
+        if not vars(cls)["__dataclass_params__"].init:  # else it is that of the parameters
             inspect.signature(cls).bind()
     except TypeError:
         text = f"{cls.__name__}.__init__ takes arguments; declare parameters in the class instead"

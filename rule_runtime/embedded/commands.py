@@ -16,6 +16,7 @@ from hook_layer.autopatch.hook_source import OUT_DIR_VARIABLE
 from hook_layer.child_processes import prepared_environment, unprepared_switch
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.run.session_log import NOTES_VARIABLE
+from rule_runtime.trial.sessions import folder_of_sessions
 
 __all__ = ["checked_command", "hooked_environment", "script_name"]
 
@@ -49,7 +50,9 @@ def checked_command(command: Sequence[str]) -> list[str]:
     if program.endswith(".py"):
         program, arguments = sys.executable, [program, *arguments]
     elif shutil.which(program) is None:
-        raise ValueError(f"{program}: there is no such command")
+        how = "`stepwatch evaluate` evaluates one, `stepwatch run` needs a command"
+        sessions = folder_of_sessions(program, how) if Path(program).is_dir() else ""
+        raise ValueError(sessions or f"{program}: there is no such command")
     elif not _is_python(program):
         return list(command)
     switches, script = _divided(arguments)

@@ -13,6 +13,7 @@ from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX, JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, run_folder
 from hook_layer.storage.base import CreateStore, Store, open_store
 from hook_layer.storage.write_check import check_writable
+from rule_runtime.trial.sessions import folder_of_sessions
 
 __all__ = ["default_folder", "make_session_folder"]
 
@@ -38,9 +39,11 @@ def make_session_folder(folder: str, session: SessionFile) -> tuple[str, Store]:
         The folder, possibly with a number, and its store.
 
     Raises:
-        ValueError: The folder's URI cannot be opened.
+        ValueError: The folder's URI cannot be opened, or it is a folder of sessions.
         StorageError: The folder is not writable.
     """
+    if sessions := folder_of_sessions(folder, "give a new folder"):
+        raise ValueError(sessions)
     check_writable(folder)
     for candidate in _candidates(folder):
         store = cast("CreateStore", open_store(candidate))  # as in every store of a URI

@@ -27,6 +27,7 @@ __all__ = [
     "UnknownRuleError",
     "available_rules",
     "create_rule",
+    "installed_objects",
     "instantiate",
 ]
 
@@ -127,13 +128,21 @@ def _import_builtin(name: str) -> ModuleType:
     return importlib.import_module(f"{rule_runtime.rules.__name__}.{name}")
 
 
-def _installed_rules() -> Iterator[type[Rule]]:
-    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+def installed_objects(group: str) -> Iterator[object]:
+    """Yield what the entry points of a group name; logs those that cannot be imported."""
+    for entry_point in entry_points(group=group):
         try:
             loaded = entry_point.load()
-        except Exception:  # importing foreign code may raise anything
-            _logger.warning("ignored the rule %s", entry_point.value, exc_info=True)
+        except Exception as error:  # importing foreign code may raise anything
+            text = "ignored the entry point %s = %s: %s: %s"
+            named = (entry_point.name, entry_point.value, type(error).__name__, error)
+            _logger.warning(text, *named, exc_info=True)
             continue
+        yield loaded
+
+
+def _installed_rules() -> Iterator[type[Rule]]:
+    for loaded in installed_objects(ENTRY_POINT_GROUP):
         yield from _rules_in(loaded) if isinstance(loaded, ModuleType) else _as_rule(loaded)
 
 

@@ -1,8 +1,9 @@
-"""Plots tensors over the steps, one line per tensor, mode and worker."""
+"""Plots tensors over the steps, one line per run, tensor, mode and worker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from rule_runtime.plotting.arguments import OneTensor, tensor_list
 from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
 from rule_runtime.plotting.series import Series, series_of
 from rule_runtime.trial.modes import Mode, as_mode
+from rule_runtime.trial.tidy_table import VALUE
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
@@ -47,7 +49,7 @@ _UNITS: Final = {
 
 
 def plot_tensors(
-    trial: Trial,
+    trial: Trial | Sequence[Trial],
     tensors: OneTensor | Iterable[OneTensor] | None = None,
     *,
     regex: str | Sequence[str] | None = None,
@@ -66,36 +68,43 @@ def plot_tensors(
     tensor had NaN or Inf.
 
     Args:
-        trial: The trial.
+        trial: The trial, or several: then the names of lines begin with that of their trial.
         tensors: Tensors, or their names.
         regex: Also tensors whose name matches one of these regular expressions.
         collection: Also tensors of this collection; with `regex`, those that match both.
         statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2. None for the
             value of one-element tensors, `abs_mean` of gradients and the mean of others, or another
-            saved statistic.
+            saved statistic; the same for all trials.
         mode: Only steps of this mode, counted in it; GLOBAL for all, counted globally.
         worker: Only this worker; None for all.
         log: True for a logarithmic scale.
-        title: Title; by default, the trial's name.
+        title: Title; by default, the name of a single trial.
         ax: Axes to draw on; by default, those of a new figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: If no tensor matches, there is no such statistic, or it was not saved.
+        ValueError: If no tensor of a trial matches, or there is no such statistic, or it was not
+            saved.
         TensorUnavailable: If a named tensor does not exist.
         InvalidWorker: If there is no such worker.
     """
     mode = as_mode(mode)
-    names = _chosen(trial, tensors, regex, collection)
-    statistic, lines = series_of(trial, names, statistic, mode=mode, worker=worker)
+    trials = trial if isinstance(trial, Sequence) else [trial]
+    lines: list[Series] = []
+    for each in trials:
+        names = _chosen(each, tensors, regex, collection)
+        statistic, found = series_of(each, names, statistic, mode=mode, worker=worker)
+        lines += [replace(line, run=each.name) for line in found]
     axes = new_axes(ax)
     draw_lines(axes, lines, log=log)
-    axes.set_ylabel(_UNITS[statistic])
+    axes.set_ylabel(_UNITS[statistic or VALUE])
     modes = {line.mode for line in lines} if mode is ModeKeys.GLOBAL else {mode.name}
     axes.set_xlabel("step, of all modes" if len(modes) > 1 else _step_of(mode))
-    axes.set_title(text(trial.name if title is None else title), loc="left")
+    if title is None and len(trials) == 1:
+        title = trials[0].name
+    axes.set_title(text(title or ""), loc="left")
     return figure_of(axes)
 
 
@@ -218,7 +227,8 @@ def _step_of(mode: ModeKeys) -> str:
 
 
 def _label(line: Series, lines: Sequence[Series]) -> str:
-    parts = [line.tensor]
+    is_of_runs = len({other.run for other in lines}) > 1
+    parts = [f"{line.run}:", line.tensor] if is_of_runs else [line.tensor]
     if len({other.mode for other in lines}) > 1:
         parts.append(line.mode)
     if len({other.worker for other in lines}) > 1:

@@ -42,6 +42,7 @@ class Series:
         steps: Step, global or within the mode [P].
         numbers: The statistic [P]; NaN if missing or unknown.
         not_finite: Whether the tensor had NaN or Inf and so no finite number [P].
+        run: Name of the trial, if several are drawn.
     """
 
     tensor: str
@@ -50,6 +51,7 @@ class Series:
     steps: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.float64]
     not_finite: npt.NDArray[np.bool_]
+    run: str = ""
 
     @property
     def is_known(self) -> bool:

@@ -24,6 +24,8 @@ CHECKED_BELOW = {
     "my_rule.py",
     "overdue.json",
     "pattern.json",
+    "pyproject.toml",
+    "quiet_pack.py",
     "stepwatch.json",
     "summaries.json",
     "tensors.json",

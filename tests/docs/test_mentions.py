@@ -15,8 +15,8 @@ from rule_runtime.jobs import DebugJob, PreparedJob
 from tests.docs.page_blocks import DOCS, ROOT, pages
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-OTHER_DOTTED_NAMES = r"stepwatch\.(?:json|rules|debugger)\b"
-"""A file, a group of entry points, and a source of events."""
+OTHER_DOTTED_NAMES = r"stepwatch\.(?:json|packs|rules|debugger)\b"
+"""A file, groups of entry points, and a source of events."""
 OURS = re.compile(
     rf"\b(?!{OTHER_DOTTED_NAMES})(?:hook_layer|rule_runtime|stepwatch|lambdas|infra)(?:\.\w+)+"
 )

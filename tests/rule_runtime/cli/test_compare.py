@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.local import LocalStore
+from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.run_settings import differing_settings, run_settings
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, train, trial_in
+from tests.tables import table
 
 
 def test_runs_that_are_the_same(tmp_path: Path) -> None:
@@ -111,8 +118,93 @@ def test_of_many_tensors_that_one_run_lacks_some_are_named(tmp_path: Path) -> No
     trial_in(tmp_path / "two").step(0, {"a": one, **dict.fromkeys(other, one)})
     _, output = invoke("compare", tmp_path / "one", tmp_path / "two")
     assert "only in the first: b\n" in output
-    assert (
-        f"only in the second: {', '.join(other[:10])}, 15 more; --output json has all\n" in output
-    )
+    assert f"only in the second: {', '.join(other[:10])}, 15 more; --json has all\n" in output
     _, found = invoke_json("compare", tmp_path / "one", tmp_path / "two")
     assert found["only_in_second"] == other
+
+
+ENVIRONMENT = {
+    "Command": ["python", "train.py", "--lr=0.1", "--sizes", "1", "2", "--amp", "seed=1", "-1"],
+    "Git": {"Commit": "a" * 40, "IsDirty": False},
+    "Packages": {"torch": "2.5.0", "numpy": "2.0.0"},
+    "Python": "3.11.7",
+    "Gpus": [],
+    "Future": [{}],
+}
+OTHER = {
+    "Command": ["python", "train.py", "--lr", "0.2", "--sizes", "1", "2"],
+    "Git": {"Commit": "b" * 40, "IsDirty": True},
+    "Packages": {"torch": "2.6.0", "numpy": "2.0.0"},
+    "Python": "3.11.7",
+    "Gpus": ["\x1b[2J"],
+}
+
+
+def store_environments(folder: Path, *contents: str) -> None:
+    for name, content in zip(("one", "two"), contents, strict=True):
+        trial = trial_in(folder / name)
+        trial.collections(losses=("loss",))
+        for step, loss in enumerate([2.0, 0.5] if name == "one" else [2.0, 4.0, np.nan, 1.0]):
+            trial.step(step, {"loss": [loss]})
+        trial.end()
+        (folder / name / "environment.json").write_text(content)
+
+
+def test_settings_and_metrics_come_first(tmp_path: Path) -> None:
+    store_environments(tmp_path, json.dumps(ENVIRONMENT), json.dumps(OTHER))
+    status, found = invoke_json("compare", tmp_path / "one", tmp_path / "two")
+    assert status == 1
+    assert list(found)[:3] == ["is_same", "settings", "metrics"]
+    assert [tuple(each.values()) for each in found["settings"]] == [
+        ("--lr", "0.1", "0.2"),
+        ("--amp", "seed=1 -1", None),
+        ("commit", "a" * 40, "b" * 40),
+        ("uncommitted changes", "false", "true"),
+        ("package torch", "2.5.0", "2.6.0"),
+        ("GPUs", "[]", '["\\u001b[2J"]'),
+    ]
+    first, second = ({"step": 1, "last": 0.5, "lowest": 0.5, "highest": 2.0},
+                     {"step": 3, "last": 1.0, "lowest": 1.0, "highest": 4.0})  # fmt: skip
+    metric = {"metric": "loss", "mode": "TRAIN", "first": first, "second": second}
+    assert found["metrics"] == [metric]
+    _, output = invoke("compare", tmp_path / "one", tmp_path / "two")
+    places = [output.index(text) for text in ("--lr", "loss (TRAIN)", "relative")]
+    assert places == sorted(places)
+    assert "│ 0.5   │ 1      │ +1 " in output
+    _, output = invoke("compare", tmp_path / "one", tmp_path / "one")
+    assert output.startswith("settings: the same\n")
+
+
+@table(
+    "content, reason",
+    {
+        "cut": ('{"Command": [', "no JSON"),
+        "no object": ("[]", "a JSON object expected, list found"),
+        "too long": (" " * (4 << 20) + "{}", "longer than the 4194304 bytes allowed"),
+        "empty": ("{}", "has no environment.json"),
+    },
+)
+def test_a_bad_environment_file_leaves_the_tensors_compared(
+    content: str, reason: str, tmp_path: Path
+) -> None:
+    store_environments(tmp_path, json.dumps(ENVIRONMENT), content)
+    status, output = invoke("compare", tmp_path / "one", tmp_path / "two")
+    assert (status, output.startswith("settings are not compared: ")) == (1, True)
+    assert reason in output
+    assert invoke_json("compare", tmp_path / "one", tmp_path / "two")[1]["settings"] is None
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=12,
+)
+
+
+@given(content=st.dictionaries(st.sampled_from([*ENVIRONMENT, "Host"]), JSON_VALUES))
+def test_any_json_is_read_as_texts(content: dict[str, Any]) -> None:
+    store = MemoryStore()
+    store.put("environment.json", json.dumps(content).encode())
+    settings = run_settings(store)
+    assert all(isinstance(text, str) for text in settings.values())
+    assert differing_settings(settings, settings) == []

@@ -286,3 +286,14 @@ def test_a_misspelled_collection_is_refused_before_the_training(tmp_path: Path) 
     assert status == 2
     assert "MyRule: there is no collection 'wieghts'; did you mean 'weights'?" in output
     assert not out_dir.exists()
+
+
+def test_a_required_parameter_is_no_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(f"{HEAD}    bound: float\n{PASSES}")
+    trial_in(Path("run")).step(0, {"loss": [1.0]})
+    assert invoke("evaluate", "run", "--rule", "mine.py:MyRule:bound=3")[0] == 0
+    expected = "stepwatch: MyRule needs the parameter 'bound'\n"
+    assert invoke("evaluate", "run", "--rule", "mine.py:MyRule") == (2, expected)

@@ -12,8 +12,10 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
+from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.registry import available_rules
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, train, trial_in
+from tests.tables import table
 
 
 def test_tensors_are_listed_and_chosen(tmp_path: Path) -> None:
@@ -152,6 +154,17 @@ def test_some_steps_are_copied(tmp_path: Path) -> None:
     assert create_trial(str(tmp_path / "copy")).steps() == [2, 3]
 
 
+def test_several_runs_are_drawn_with_the_shortest_names(tmp_path: Path) -> None:
+    for name in ("a/run-1", "b/run-1"):
+        train(tmp_path / name)
+    file = tmp_path / "both.svg"
+    runs = (tmp_path / "a/run-1", f"{tmp_path}/b/run-1/")
+    assert invoke("plot", *runs, "-e", "loss", "-f", file) == (0, f"{file}\n")
+    assert [name in file.read_text() for name in ("a/run-1: loss", "b/run-1: loss")] == [True] * 2
+    status, output = invoke("plot", *runs, tmp_path / "nothing", "-f", file)
+    assert (status, "no step of a run is stored there" in output) == (2, True)
+
+
 def test_a_copy_into_another_run_is_refused(tmp_path: Path) -> None:
     train(tmp_path / "run")
     for name, run in (("run", "A"), ("copy", "B")):
@@ -197,6 +210,69 @@ def test_a_rule_is_explained() -> None:
     assert "did you mean 'VanishingGradient'?" in output
     _, rules = invoke_json("rules")
     assert {"VanishingGradient", "SimilarAcrossRuns"} <= {each["rule"] for each in rules}
+
+
+OWN_RULES = """
+import stepwatch
+from smdebug.rules import Rule
+
+class Mine(stepwatch.Rule):
+    \"\"\"Finds mine.\"\"\"
+    bound: float
+    collections = ("gradients",)
+    def check(self, step, memory):
+        return stepwatch.Passed()
+
+class Theirs(Rule):
+    def __init__(self, base_trial, bound=10.0):
+        super().__init__(base_trial)
+    def invoke_at_step(self, step):
+        return False
+
+class NonFinite(Mine):
+    caution = "\\x1b[2J"
+    bound: Nothing = 1
+"""
+
+
+@table(
+    "name, expected",
+    {
+        "a required parameter": ("mine.py:Mine", (0, "bound (required)", "    gradients")),
+        "a rule for smdebug": (
+            "mine.py:Theirs",
+            (0, "no docstring", "bound = 10.0", "Packs:\n    none"),
+        ),
+        "a mistake": (
+            "mine.py:NonFinite",
+            (2, "an annotation of NonFinite is wrong", "mine.py, line 20"),
+        ),
+        "no name": ("mine.py", (2, "mine.py:CLASS; it has Mine, Theirs, NonFinite")),
+        "another name": ("mine.py:Min", (2, "did you mean 'Mine'?")),
+        "parameters": ("mine.py:Mine:bound=3", (2, "there is no rule 'Mine:bound=3'")),
+        "no file": ("no.py:Mine", (2, "custom rule 'no.py': there is no such file")),
+        "an URI": ("s3://b/no.py:Mine", (2, "only local files are allowed")),
+    },
+)
+def test_a_rule_of_a_file_is_explained(
+    name: str, expected: tuple[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN_RULES)
+    status, output = invoke("rules", "explain", name)
+    assert (status, [text for text in expected[1:] if text not in output]) == (expected[0], [])
+    if not status:
+        described = invoke_json("rules", "explain", name)[1]
+        assert (described["rule"], described["packs"]) == (name.partition(":")[2], [])
+
+
+def test_rules_of_the_recommended_pack_are_marked() -> None:
+    status, output = invoke("rules")
+    assert status == 0
+    marked = {line.split()[0] for line in output.splitlines() if line.split()[1:2] == ["*"]}
+    assert marked == set(PACKS["recommended"].parameters)
+    assert output.endswith("* in the pack recommended, the default; other packs: original\n")
+    assert "NonFinite *" in invoke("rules", "--all")[1]
 
 
 def test_of_what_is_no_rule_it_says_what_it_is() -> None:

@@ -254,3 +254,18 @@ def test_names_with_numbers_are_in_their_order() -> None:
     assert one == ["l", "l2", "l10"]
     several = legend_of(trial.plot("l").axes[0])
     assert several == [f"l worker_{worker}" for worker in range(11)]
+
+
+def test_lines_of_several_trials_begin_with_their_names() -> None:
+    trials = []
+    for name, size in (("a", 1), ("b", 1), ("c", 2)):
+        builder = TrialBuilder()
+        builder.collections(losses=("loss",))
+        builder.step(0, {"loss": [2.0] * size})
+        trials.append(Trial(builder.store, name=name))
+    figure = plot_tensors(trials[:2])
+    assert lines_of(figure) == {"a: loss": ([0], [2.0]), "b: loss": ([0], [2.0])}
+    assert figure.axes[0].get_title(loc="left") == ""
+    assert set(lines_of(plot_tensors(trials, statistic="mean"))) == {f"{of}: loss" for of in "abc"}
+    with pytest.raises(ValueError, match="no tensor of loss has one element"):
+        plot_tensors(trials)  # all have the statistic of the first one

@@ -8,10 +8,11 @@ from hook_layer.format.errors import SessionFileError
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
+from hook_layer.storage.base import open_store
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial.sessions import StoredRun, one_run_at, runs_at
+from rule_runtime.trial.sessions import StoredRun, folder_of_sessions, one_run_at, runs_at
 
 
 def run(name: str, uri: str = "") -> SessionRun:
@@ -65,3 +66,30 @@ def test_a_damaged_session_file_is_named(tmp_path: Path) -> None:
     (tmp_path / SESSION_FILE).write_text('{"SchemaVersion": 1, "Comm')
     with pytest.raises(SessionFileError, match=r"session\.json"):
         create_trial(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_the_sessions_in_a_folder_are_named(is_local: bool, tmp_path: Path) -> None:
+    folder = str(tmp_path) if is_local else "memory://folder-of-sessions"
+    store = open_store(folder)
+    data = SessionFile(("python", "train.py"), "/", "2026-11-26T00:00:00Z").encode()
+    assert folder_of_sessions(folder) == ""
+    for key in (
+        "notes.txt",
+        "a/readme",
+        "a0/x/session.json",
+        *(f"b{i:02}/run-1/x" for i in range(9)),
+    ):
+        store.put(key, b"{}")
+    assert folder_of_sessions(folder) == ""
+    for i in range(2):
+        store.put(f"b{i:02}/{SESSION_FILE}", data)
+    text = f"{folder} is a folder of sessions: b00, b01; give one of them, such as {folder}/b00"
+    assert folder_of_sessions(folder) == text
+    with pytest.raises(ValueError, match="is a folder of sessions: b00, b01"):
+        runs_at(folder)
+    for i in range(2, 30):
+        store.put(f"b{i:02}/{SESSION_FILE}", data)
+    assert "b08, b09 and more; stop" in folder_of_sessions(folder, "stop")
+    store.put(SESSION_FILE, data)  # a session itself
+    assert folder_of_sessions(folder) == ""

@@ -1,0 +1,108 @@
+"""Reads the settings of a run from `environment.json`, to compare runs by them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hook_layer.format.errors import FormatError
+from hook_layer.format.json_document import load_object
+from hook_layer.format.paths import ENVIRONMENT_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+
+__all__ = ["SettingDifference", "differing_settings", "run_settings"]
+
+_MAX_BYTES: Final = 4 << 20
+"""Maximum size of `environment.json`, of a command with thousands of arguments."""
+_OPTION: Final = re.compile(r"-+[^\d\W].*", re.DOTALL)
+"""An option, unlike a negative number."""
+_FACTS: Final = {
+    "Python": "Python",
+    "WorldSize": "ranks",
+    "Gpus": "GPUs",
+    "Cpus": "CPUs",
+    "Platform": "platform",
+    "Host": "host",
+    "WorkingDirectory": "working directory",
+}
+
+
+@dataclass(frozen=True)
+class SettingDifference:
+    """A setting that differs between two runs.
+
+    Attributes:
+        setting: An argument such as `--lr`, `commit`, `package NAME`, or a fact such as `host`.
+        first: Its value in the first run; None if it has none.
+        second: Its value in the second run.
+    """
+
+    setting: str
+    first: str | None
+    second: str | None
+
+
+def run_settings(store: Store) -> dict[str, str]:
+    """Return the settings of a run as texts: arguments, commit, packages, machine.
+
+    They are empty if there is no `environment.json`.
+
+    Raises:
+        FormatError: The file is no JSON object, or longer than 4 MiB.
+        StorageError: The storage cannot be read.
+    """
+    try:
+        data = store.get(ENVIRONMENT_FILE, 0, _MAX_BYTES + 1)
+    except ObjectNotFoundError:
+        return {}
+    file = f"{store.uri}{ENVIRONMENT_FILE}"
+    found = load_object(data, file=file, error=FormatError, max_bytes=_MAX_BYTES)
+    command, git, packages = (found.get(key) for key in ("Command", "Git", "Packages"))
+    commit = git if isinstance(git, dict) else {}
+    return {
+        **_arguments(map(_text, command) if isinstance(command, list) else ()),
+        **({"commit": _text(commit["Commit"])} if "Commit" in commit else {}),
+        **({"uncommitted changes": _text(commit["IsDirty"])} if "IsDirty" in commit else {}),
+        **(
+            {f"package {name}": _text(version) for name, version in packages.items()}
+            if isinstance(packages, dict)
+            else {}
+        ),
+        **{name: _text(found[key]) for key, name in _FACTS.items() if key in found},
+    }
+
+
+def differing_settings(
+    first: Mapping[str, str], second: Mapping[str, str]
+) -> list[SettingDifference]:
+    """Return the settings that differ, in the order of the first run."""
+    return [
+        SettingDifference(name, first.get(name), second.get(name))
+        for name in dict.fromkeys((*first, *second))
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _arguments(command: Iterable[str]) -> dict[str, str]:
+    """Return options and `name=value` arguments by name, and others by position."""
+    found: dict[str, list[str]] = {}
+    option = ""
+    for position, argument in enumerate(command):
+        name, has_value, value = argument.partition("=")
+        if _OPTION.fullmatch(argument):
+            option = "" if has_value else name
+            found.setdefault(name, []).extend([value] if has_value else [])
+        elif option:
+            found[option].append(argument)
+        elif has_value:
+            found.setdefault(name, []).append(value)
+        else:
+            found[f"argument {position}" if position else "program"] = [argument]
+    return {name: " ".join(values) or "given" for name, values in found.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
