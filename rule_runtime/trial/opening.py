@@ -93,8 +93,8 @@ def create_trial(
 
     Raises:
         TypeError: If the range is not a pair of steps.
-        ValueError: If `profiler` is set, the path is empty, a file or a session of several runs,
-            the range is empty or negative, or no store supports the URI.
+        ValueError: If `profiler` is set, the path is empty, a file, a session of several runs or a
+            folder of sessions, the range is empty or negative, or no store supports the URI.
         StorageError: If the storage cannot be read.
         MissingCollectionFiles: If the training ended while `wait_s` applied, without these files.
     """

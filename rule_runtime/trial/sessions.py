@@ -122,7 +122,7 @@ def folder_of_sessions(path: str, advice: str = "") -> str:
         StorageError: The storage cannot be read.
     """
     store = open_store(os.path.expanduser(path))  # noqa: PTH111 - may be a URI
-    is_one = any(map(store.exists, (SESSION_FILE, JOB_FILE)))
+    is_one = any(map(store.exists, (JOB_FILE, SESSION_FILE)))
     is_one = is_one or next(store.list(INDEX_PREFIX), None) is not None
     names = [] if is_one else _session_names(store)
     if not names:
