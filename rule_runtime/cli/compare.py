@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -145,13 +146,17 @@ def _print_metrics(metrics: Sequence[MetricPair]) -> None:
     numbers = ("first", "second", "change")
     table = Records("last value of", *numbers, whole=numbers)
     for each in metrics[:_MAX_ROWS]:
-        change = ""
-        if each.first and each.second and each.first.last:
-            change = f"{(each.second.last - each.first.last) / abs(each.first.last):+.3g}"
         name = f"{each.metric} ({each.mode})"
-        table.add_row(name, _last(each.first), _last(each.second), change)
+        table.add_row(name, _last(each.first), _last(each.second), _change(each))
     if metrics:
         _print_table(table, len(metrics))
+
+
+def _change(pair: MetricPair) -> str:
+    if pair.first is None or pair.second is None or not pair.first.last:
+        return ""
+    change = (pair.second.last - pair.first.last) / abs(pair.first.last)
+    return f"{change:+.3g}" if isfinite(change) else ""
 
 
 def _last(metric: FinalMetric | None) -> str:

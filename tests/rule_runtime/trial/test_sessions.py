@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from hook_layer.format.errors import SessionFileError
 from hook_layer.format.job_file import JobFile
@@ -68,9 +70,19 @@ def test_a_damaged_session_file_is_named(tmp_path: Path) -> None:
         create_trial(str(tmp_path))
 
 
-@pytest.mark.parametrize("is_local", [True, False])
-def test_the_sessions_in_a_folder_are_named(is_local: bool, tmp_path: Path) -> None:
-    folder = str(tmp_path) if is_local else "memory://folder-of-sessions"
+@pytest.mark.parametrize("root", ["local", "memory://folder-of-sessions", "s3://tensors/runs"])
+def test_the_sessions_in_a_folder_are_named(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        boto3.client("s3").create_bucket(Bucket="tensors")
+        check_named_sessions(str(tmp_path) if root == "local" else root)
+
+
+def check_named_sessions(folder: str) -> None:
     store = open_store(folder)
     data = SessionFile(("python", "train.py"), "/", "2026-11-26T00:00:00Z").encode()
     assert folder_of_sessions(folder) == ""
