@@ -1,83 +1,77 @@
-"""The command `ui`: shows a run in the browser while it trains."""
+"""The command `ui`: shows runs in the browser, also while they train."""
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hook_layer.storage.base import open_store
 from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.options import (
+    ChosenRules,
     OutputFormat,
     OutputOption,
     PackOption,
     RuleOption,
-    RunArgument,
     evaluated_or_stored,
     mistakes,
-    newest_run,
 )
 
 __all__ = ["ui"]
 
-_REMOTE_INTERVAL_S = 5.0
-_LOCAL_INTERVAL_S = 1.0
-
 _Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 _Host = Annotated[
     str,
-    typer.Option(help="Address to listen on. An address that other machines reach needs --expose."),
-]
-_Expose = Annotated[
-    bool,
     typer.Option(
-        "--expose",
-        help="Allow an address that other machines reach. Anyone who reaches it sees the run.",
+        help="Address to listen on. For one that other machines reach, the page needs the token in "
+        "the printed address."
     ),
+]
+_Folder = Annotated[
+    str, typer.Argument(help="Folder of runs; or folder or s3:// URI of a session or of a run.")
 ]
 
 
 def ui(  # noqa: PLR0917 - each is an option of the command
-    path: RunArgument,
+    folder: _Folder = "runs",
     rule: RuleOption = None,
     pack: PackOption = None,
     port: _Port = 8400,
     host: _Host = "127.0.0.1",
-    expose: _Expose = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show a run in the browser while it trains: verdicts, losses, gradients. Ctrl-C ends it.
+    """Show all runs of a folder in the browser: list, comparison, and each run. Ctrl-C ends it.
 
-    Without --rule and --pack, the rules are those that the run configures, otherwise the pack
-    `recommended`. Stored verdicts in `rule-output/` are shown; the other rules are evaluated here.
-    It writes and stops nothing. With `--output json` it prints the address as one line of JSON.
+    The page follows runs while they train. It shows the verdicts stored in `rule-output/`. Of a run
+    without any, it evaluates the rules that the run configures, otherwise the pack `recommended`.
+    With --rule or --pack, it evaluates those. It writes and stops nothing. With `--output json` it
+    prints the address as one line of JSON.
     """
     stdout = sys.stdout
 
     def show(address: str) -> None:
         is_json = output is OutputFormat.JSON
-        shown = json.dumps({"url": address}) if is_json else f"live page: {address}"
+        shown = json.dumps({"url": address}) if is_json else f"page: {address}"
         typer.echo(shown, file=stdout)
 
     with mistakes(), printed_aside(output):
         from rule_runtime.live_page import server  # noqa: PLC0415 - needs the extra ui
-        from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415
+        from rule_runtime.live_page.catalogue import Catalogue  # noqa: PLC0415 - loads numpy
+        from rule_runtime.live_page.watched_runs import WatchedRuns  # noqa: PLC0415 - as above
+        from rule_runtime.trial.sessions import runs_at  # noqa: PLC0415 - as above
 
-        if not (expose or server.is_loopback(host)):
-            raise ValueError(
-                f"other machines reach {host}, and anyone who opens the page sees the run; add "
-                "--expose to allow it"
-            )
-        store = open_store(newest_run(path))
-        follower = RunFollower(store, evaluated_or_stored(store, rule, pack))
-        is_near = store.uri.startswith("file:")
-        server.serve(
-            follower,
-            host=host,
-            port=port,
-            interval_s=_LOCAL_INTERVAL_S if is_near else _REMOTE_INTERVAL_S,
-            on_ready=show,
+        are_named = bool(rule or pack)
+        if are_named:
+            ChosenRules.of(rule, pack)  # a mistake in a rule is reported now
+        catalogue = Catalogue(folder)
+        if catalogue.is_remote:
+            runs_at(folder)
+        elif not Path(folder).is_dir():
+            raise ValueError(f"{folder}: there is no such folder; give one that holds runs")
+        runs = WatchedRuns(
+            catalogue, lambda store: evaluated_or_stored(store, rule, pack), are_named=are_named
         )
+        server.serve(runs, host=host, port=port, on_ready=show)

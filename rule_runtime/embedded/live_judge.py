@@ -41,6 +41,7 @@ class LiveJudge:
         run: RunId of the run, which may have no files yet; None for the first run in the store.
         clock: Returns seconds since the epoch.
         on_files: Called with the index files that were read, of any run.
+        stores_verdicts: Whether verdicts are written beside the tensors.
 
     Attributes:
         states: The state of each rule, by its name.
@@ -57,6 +58,7 @@ class LiveJudge:
         run: str | None = None,
         clock: Callable[[], float] = time.time,
         on_files: Callable[[Sequence[StepFile]], None] = lambda _: None,
+        stores_verdicts: bool = True,
     ) -> None:
         self._store = store
         self._rules = {} if callable(rules) else dict(rules)
@@ -65,7 +67,7 @@ class LiveJudge:
         self._awaited_run = run
         self._clock = clock
         self._on_files = on_files
-        self._results = ResultWriter(store, clock)
+        self._results = ResultWriter(store, clock) if stores_verdicts else None
         self._run: str | None = None
         self._has_run = False
         self._reconcilers: dict[str, Reconciler] = {}
@@ -142,7 +144,8 @@ class LiveJudge:
             )
             for name, reconciler in self._reconcilers.items()
         }
-        self._results.write(self._run, self.states, states)
+        if self._results is not None:
+            self._results.write(self._run, self.states, states)
         self.states = states
         if files and self.first_step is None:
             self.first_step = files[0].step

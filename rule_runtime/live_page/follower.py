@@ -38,6 +38,10 @@ class RunFollower:
         rules: The rules to evaluate by displayed name, or the run's; None to show the verdicts that
             others write to `rule-output/`.
         clock: Returns seconds.
+
+    Attributes:
+        verdicts: The verdicts to display.
+        has_ended: Whether the run has ended, and all of it was read.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class RunFollower:
         self._rules = rules
         self._clock = clock
         judging = rules.find if isinstance(rules, RunRules) else rules or ()
-        self._judge = LiveJudge(store, judging, on_files=self._files_came)
+        self._judge = LiveJudge(store, judging, on_files=self._files_came, stores_verdicts=False)
         self._watched: dict[str, set[str]] = {}
         self._history = RunHistory(store, self._watched)
         self._keys: dict[str, dict[int, str]] = {}
@@ -58,7 +62,7 @@ class RunFollower:
         self._found: set[tuple[str, str, int]] = set()
         self._evaluated: list[JobVerdict] = []
         self._stored: list[JobVerdict] = []
-        self._verdicts: list[JobVerdict] = []
+        self.verdicts: list[JobVerdict] = []
         self._refreshed_at = self._verdicts_at = clock()
         self._configuration = JobConfiguration.read(store, self._history.kinds, ())
         self._stop: StopFile | None = None
@@ -99,7 +103,7 @@ class RunFollower:
             workers=sorted(self._keys),
             stop=self._stop,
         )
-        return JobNumbers.of(self._store.uri, reading, self._verdicts, self._configuration)
+        return JobNumbers.of(self._store.uri, reading, self.verdicts, self._configuration)
 
     def _files_came(self, files: Sequence[StepFile]) -> None:
         for file in files:
@@ -125,7 +129,7 @@ class RunFollower:
 
     def _has_new_verdicts(self, *, is_new: bool) -> bool:
         """Update the verdicts; return whether they changed."""
-        before = self._verdicts
+        before = self.verdicts
         rules = self._rules if isinstance(self._rules, RunRules) else None
         is_due = self.has_ended or self._clock() - self._verdicts_at >= _VERDICTS_S
         if (self._rules is None or rules is not None) and (is_due or not self._stored):
@@ -133,14 +137,14 @@ class RunFollower:
             self._stored = stored_verdicts(self._store.uri, self._judge.run)
         if is_new or not before:
             self._evaluated = verdicts_of(self._judge.states)
-        self._verdicts = self._stored or self._evaluated
+        self.verdicts = self._stored or self._evaluated
         if rules is not None:
-            self._verdicts = rules.shown(self._evaluated, self._stored)
-        return self._verdicts != before
+            self.verdicts = rules.shown(self._evaluated, self._stored)
+        return self.verdicts != before
 
     def _watch_findings(self) -> None:
         """Keep the statistics of findings' tensors; earlier ones are read again once."""
-        for verdict in self._verdicts:
+        for verdict in self.verdicts:
             found = verdict.evidence
             if found is None or len(self._found) >= MAX_PLOTS:
                 continue

@@ -1,86 +1,99 @@
-"""Serves the live page to browsers on this machine.
+"""Serves the page over all runs: its files, what it asks of runs, and events.
 
-By default, only this machine can open the page. A website in the same browser must not read it:
-requests with another `Host` are refused, which prevents DNS rebinding.
+The server reads, and writes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import json
-import logging
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import StorageError
 from rule_runtime.optional_extra import require_extra
 
-require_extra("ui", "the live page", "starlette", "uvicorn", "jinja2")
+require_extra("ui", "the page over all runs", "starlette", "uvicorn")
 
 import uvicorn  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
-from starlette.responses import HTMLResponse, PlainTextResponse, StreamingResponse  # noqa: E402
+from starlette.responses import FileResponse, Response, StreamingResponse  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
-from rule_runtime.live_page.content import page, parts  # noqa: E402
+from rule_runtime.live_page import run_data  # noqa: E402
+from rule_runtime.live_page.access import Access, AllowedHosts  # noqa: E402
+from rule_runtime.live_page.differences import differences, differing_arguments  # noqa: E402
+from rule_runtime.live_page.watched_runs import WatchedRuns  # noqa: E402
+from rule_runtime.trial.errors import TrialError  # noqa: E402
 
 if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
     from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from rule_runtime.live_page.follower import RunFollower
+__all__ = ["RunsPage", "serve"]
 
-__all__ = ["LivePage", "is_loopback", "serve"]
-
-_logger: Final = logging.getLogger(__name__)
-
-_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_WAIT_S: Final = 0.5
-"""Maximum seconds until a connection notices the server's end."""
 _HEADERS: Final = {
     "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_STATIC: Final = Path(__file__).parent / "static"
+_TYPES: Final = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+_MAX_STEP: Final = float(1 << 62)
 
 
-@dataclass
-class LivePage:
-    """The web application: one page, and the events that update it.
+class RunsPage:
+    """The web application.
 
-    Attributes:
-        follower: The displayed run.
-        interval_s: Seconds between two reads of the storage.
-        is_ending: Returns whether the server is about to end.
+    Args:
+        runs: The runs to show.
     """
 
-    follower: RunFollower
-    interval_s: float = 1.0
-    is_ending: Callable[[], bool] = lambda: False
-    _shown: Mapping[str, str] = field(default_factory=dict)
-    _name: str = ""
-    _problem: str = ""
-    _version: int = 0
-    _changed: asyncio.Event | None = None
+    def __init__(self, runs: WatchedRuns) -> None:
+        self._runs = runs
+        self._files = {
+            f"/{path.relative_to(_STATIC).as_posix()}": path
+            for path in sorted(_STATIC.rglob("*"))
+            if path.suffix in _TYPES
+        }
 
-    def app(self, hosts: AllowedHosts) -> ASGIApp:
+    def app(self, hosts: AllowedHosts) -> Access:
         """Return the application for a server."""
-        routes = [Route("/", self._page), Route("/events", self._events)]
-        return _HostCheck(Starlette(routes=routes, lifespan=self._lifespan), hosts)
+        answers: dict[str, Callable[[QueryParams], Any]] = {
+            "runs": self._list,
+            "run": self._details,
+            "curves": self._curves,
+            "system": self._system,
+            "map": self._map,
+            "tensors": lambda given: run_data.search(self._run(given), given.get("text", "")),
+            "histogram": self._histogram,
+            "differences": self._differences,
+        }
+        routes = [
+            *(Route(f"/api/{name}", _answer(answer)) for name, answer in answers.items()),
+            Route("/api/events", self._events),
+            Route("/{path:path}", self._file),
+        ]
+        return Access(Starlette(routes=routes, lifespan=self._lifespan), hosts)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        self._changed = asyncio.Event()
-        await asyncio.to_thread(self._render)
-        following = asyncio.create_task(self._follow())
+        following = asyncio.create_task(self._runs.follow())
         try:
             yield
         finally:
@@ -88,117 +101,79 @@ class LivePage:
             with suppress(asyncio.CancelledError):
                 await following
 
-    async def _follow(self) -> None:
-        while not self.follower.has_ended:
-            is_new = await asyncio.to_thread(self._look)
-            if is_new:
-                await asyncio.to_thread(self._render)
-                self._notify()
-            await asyncio.sleep(self.interval_s)
+    async def _file(self, request: Request) -> Response:
+        path = self._files.get("/index.html" if request.url.path == "/" else request.url.path)
+        if path is None:
+            return Response("there is no such page\n", 404, _HEADERS, "text/plain")
+        return FileResponse(path, headers=_HEADERS, media_type=_TYPES[path.suffix])
 
-    def _look(self) -> bool:
-        before = self._problem
-        try:
-            is_new = self.follower.look()
-            self._problem = ""
-        except (StorageError, ValueError) as error:
-            self._problem, is_new = str(error), False
-            if self._problem != before:
-                _logger.warning("cannot follow the run, and tries again: %s", error)
-        return is_new or self._problem != before
+    async def _events(self, request: Request) -> Response:
+        names = request.query_params.getlist("run")
 
-    def _render(self) -> None:
-        numbers = self.follower.numbers()
-        self._name = numbers.name
-        self._shown = parts(numbers)
+        async def stream() -> AsyncIterator[str]:
+            async for versions in self._runs.changes(names):
+                yield _event("versions", versions)
+            yield _event("bye", {})
 
-    def _notify(self) -> None:
-        self._version += 1
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = asyncio.Event()
-
-    async def _page(self, _: Request) -> Response:
-        nonce = secrets.token_urlsafe(16)
-        policy = (
-            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
-            "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-            "frame-ancestors 'none'"
-        )
-        headers = {**_HEADERS, "Content-Security-Policy": policy}
-        return HTMLResponse(page(self._name, self._shown, nonce), headers=headers)
-
-    async def _events(self, _: Request) -> Response:
         headers = {**_HEADERS, "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
-    async def _stream(self) -> AsyncIterator[str]:
-        """Yield the parts that a connection lacks, until the server ends."""
-        sent: dict[str, str] = {}
-        version = -1
-        while not self.is_ending():
-            changed = self._changed
-            if version != self._version:
-                version, shown = self._version, self._shown
-                news = {name: text for name, text in shown.items() if sent.get(name) != text}
-                sent = dict(shown)
-                state = "ended" if self.follower.has_ended else "live"
-                yield _event("parts", {"parts": news, "state": state, "problem": self._problem})
-            if changed is not None:
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), _WAIT_S)
-        yield _event("bye", {})
+    def _list(self, _: QueryParams) -> dict[str, Any]:
+        catalogue = self._runs.catalogue
+        if not catalogue.version:
+            catalogue.scan(0.0)
+        rows = list(catalogue.rows.values())
+        return {
+            "root": catalogue.root,
+            "version": catalogue.version,
+            "problem": catalogue.problem,
+            "rows": differing_arguments(rows),
+        }
 
+    def _run(self, given: QueryParams) -> Any:
+        return self._runs.opened(given.get("run", ""))
 
-@dataclass(frozen=True)
-class AllowedHosts:
-    """The host names that browsers may use for the page.
+    def _details(self, given: QueryParams) -> dict[str, Any]:
+        return run_data.details(self._run(given), self._runs.place(given.get("run", "")))
 
-    Attributes:
-        host: Address of the server.
-        port: Port of the server.
-    """
+    def _curves(self, given: QueryParams) -> Any:
+        run, workers = self._run(given), given.getlist("worker")
+        run.has(workers)
+        tensors, statistic = given.getlist("tensor"), given.get("statistic", "mean")
+        return run_data.curves(run, tensors, statistic, workers, _range(given))
 
-    host: str
-    port: int
+    def _system(self, given: QueryParams) -> Any:
+        place = self._runs.place(given.get("run", ""))
+        return run_data.system(self._run(given), place, _range(given))
 
-    def allows(self, header: str) -> bool:
-        """Return whether a request is for this server.
+    def _map(self, given: QueryParams) -> Any:
+        kind, worker = given.get("kind", "gradients"), given.get("worker", "")
+        return run_data.heat_map_of(self._run(given), kind, worker, _range(given))
 
-        DNS rebinding needs a name that is not in this list. It cannot use a numeric address.
-        """
-        name, _, port = header.rpartition(":") if _has_port(header) else (header, "", "80")
-        name = name.strip("[]").lower()
-        if port != str(self.port):
-            return False
-        if name in _LOOPBACK_NAMES:
-            return True
-        own = {self.host.lower(), socket.gethostname().lower()}
-        return not is_loopback(self.host) and (name in own or _is_address(name))
+    def _histogram(self, given: QueryParams) -> Any:
+        step = int(_number(given, "step", _MAX_STEP))
+        tensor, worker = given.get("tensor", ""), given.get("worker", "")
+        return run_data.histogram(self._run(given), tensor, worker, step)
 
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is reachable only from this machine."""
-    if host.lower() == "localhost":
-        return True
-    return _is_address(host) and ipaddress.ip_address(host).is_loopback
+    def _differences(self, given: QueryParams) -> Any:
+        names = given.getlist("run")
+        places = [self._runs.place(name) for name in names]
+        return differences([(self._runs.opened(place.name), place) for place in places])
 
 
 def serve(
-    follower: RunFollower,
+    runs: WatchedRuns,
     *,
     host: str,
     port: int,
-    interval_s: float,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the page until SIGINT or SIGTERM.
 
     Args:
-        follower: The displayed run.
-        host: Address to listen on.
+        runs: The runs to show.
+        host: Address to listen on. Other addresses than loopback get a token.
         port: The port; 0 for any free port.
-        interval_s: Seconds between two reads of the storage.
         on_ready: Called with the URL of the page when it can be opened.
 
     Raises:
@@ -206,17 +181,15 @@ def serve(
     """
     with _listening(host, port) as listening:
         port = listening.getsockname()[1]
-        live = LivePage(follower, interval_s)
+        app = RunsPage(runs).app(AllowedHosts(host, port))
         config = uvicorn.Config(
-            live.app(AllowedHosts(host, port)),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=5,
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=5
         )
         server = uvicorn.Server(config)
-        live.is_ending = lambda: server.should_exit
+        runs.is_ending = lambda: server.should_exit
         shown = f"[{host}]" if ":" in host else host
-        on_ready(f"http://{shown}:{port}/")
+        query = f"?token={app.token}" if app.token else ""
+        on_ready(f"http://{shown}:{port}/{query}")
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
 
@@ -229,42 +202,42 @@ def _listening(host: str, port: int) -> socket.socket:
         if error.errno != errno.EADDRINUSE:
             raise
         raise OSError(
-            f"port {port} of {host} is in use, maybe by another live page: give another by --port, "
+            f"port {port} of {host} is in use, maybe by another page: give another by --port, "
             "or --port 0 for any that is free"
         ) from error
 
 
-class _HostCheck:
-    """Refuses requests for another host."""
+def _answer(answer: Callable[[QueryParams], Any]) -> Callable[[Request], Any]:
+    """Return a handler that answers JSON, and errors as JSON with a message."""
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
-        self._app = app
-        self._hosts = hosts
+    async def handle(request: Request) -> Response:
+        status = 200
+        try:
+            content = await asyncio.to_thread(answer, request.query_params)
+        except KeyError as error:
+            status, content = 404, {"error": f"there is no run {error}; it may have been deleted"}
+        except (StorageError, FormatError, TrialError, ImportError, ValueError) as error:
+            status, content = 400, {"error": str(error)}
+        return Response(json.dumps(content, allow_nan=False), status, _HEADERS, "application/json")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            given = [value for name, value in scope["headers"] if name == b"host"]
-            header = given[0].decode("latin-1") if len(given) == 1 else ""
-            if not self._hosts.allows(header):
-                refusal = PlainTextResponse(
-                    "this server answers under its own name only\n", status_code=421
-                )
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    return handle
+
+
+def _range(given: QueryParams) -> run_data.Range:
+    first, last = _number(given, "first", -1.0), _number(given, "last", _MAX_STEP)
+    return run_data.Range(first, last, int(_number(given, "width", 800.0)))
+
+
+def _number(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name, "")
+    try:
+        number = float(text) if text else default
+    except ValueError:
+        number = float("nan")
+    if not -_MAX_STEP <= number <= _MAX_STEP:
+        raise ValueError(f"{name}={text!r} is not a number; leave it out or give one")
+    return number
 
 
 def _event(name: str, data: Mapping[str, object]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
-
-
-def _has_port(header: str) -> bool:
-    return header.rpartition(":")[2].isdigit() and not header.endswith("]")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -41,6 +41,7 @@ class HeatMap:
         values: The numbers [R, C], at least zero; NaN if missing, Inf if not finite.
         what: Short description of the numbers.
         note: How the numbers were computed.
+        members: The tensors of each row.
     """
 
     rows: Sequence[str]
@@ -49,6 +50,7 @@ class HeatMap:
     values: npt.NDArray[np.float64]
     what: str = ""
     note: str = ""
+    members: Sequence[Sequence[str]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as JSON; `not_finite` lists the non-finite cells (row, column)."""

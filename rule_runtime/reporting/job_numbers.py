@@ -64,6 +64,7 @@ class JobNumbers:
     ) -> JobNumbers:
         """Return the parts of a report, except for the most conspicuous tensors."""
         history = reading.history
+        norms = [each for _, each in sorted(history.norms.entries.items())]
         named = None if configuration.job is None else configuration.job.training_job_name
         found = {
             verdict.name: finding_plot(history, verdict.evidence)
@@ -78,8 +79,8 @@ class JobNumbers:
             configuration=configuration,
             plots={name: plot for name, plot in found.items() if plot is not None},
             curves=_curves(history),
-            gradients=gradient_norms(history),
-            updates=update_ratios(history),
+            gradients=gradient_norms(norms, history.extremes.names),
+            updates=update_ratios(norms),
         )
 
     def with_worst(self) -> JobNumbers:

@@ -5,7 +5,7 @@ Shape legend: R = rows, C = columns, S = steps, G = gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.reporting.heat_map import HeatMap
-from rule_runtime.reporting.run_history import RunHistory, StepNorms
+from rule_runtime.reporting.run_history import StepNorms
 from rule_runtime.reporting.tensor_kinds import GRADIENT
 
-__all__ = ["gradient_norms", "update_ratios"]
+__all__ = ["gradient_norms", "update_ratios", "weight_norms"]
 
 _MAX_ROWS: Final = 40
 _MAX_COLUMNS: Final = 120
@@ -25,15 +25,20 @@ _HELD_COLUMNS: Final = 3
 """Empty columns in a row that repeat the previous column: steps are not always evenly spaced."""
 
 
-def gradient_norms(history: RunHistory) -> HeatMap | None:
-    """Return the norms of the gradients; None if none were saved."""
-    found = [each for each in _of_training(history) if len(each.gradients)]
+def gradient_norms(norms: Sequence[StepNorms], captured: Iterable[str]) -> HeatMap | None:
+    """Return the norms of the gradients; None if none were saved.
+
+    Args:
+        norms: The norms of each step, in order.
+        captured: Names of all tensors in the order in which they were captured.
+    """
+    found = [each for each in norms if len(each.gradients)]
     if not found:
         return None
     rows = {
         name: name.removeprefix(GRADIENT) for each in found for name in each.group.gradient_names
     }
-    rows = _in_order(rows, history)
+    rows = _in_order(rows, captured)
     data = _binned(found, rows, lambda each: (each.group.gradient_names, each.gradients))
     note = "the largest in each cell"
     if len(data.rows) < len(rows):
@@ -41,14 +46,24 @@ def gradient_norms(history: RunHistory) -> HeatMap | None:
     return replace(data, what="L2 norm of the gradient", note=note)
 
 
-def update_ratios(history: RunHistory) -> HeatMap | None:
+def weight_norms(norms: Sequence[StepNorms]) -> HeatMap | None:
+    """Return the norms of the weights; None if none were saved."""
+    found = [each for each in norms if len(each.weights)]
+    if not found:
+        return None
+    rows = {name: name for each in found for name in each.group.weight_names}
+    data = _binned(found, rows, lambda each: (each.group.weight_names, each.weights))
+    return replace(data, what="L2 norm of the weight", note="the largest in each cell")
+
+
+def update_ratios(norms: Sequence[StepNorms]) -> HeatMap | None:
     """Return the sizes of updates relative to weights; None if unknown.
 
     A gradient descent update is the learning rate times the gradient. Without a learning rate,
     gradients are compared with weights. Without gradients, the change of a weight's norm is a lower
     bound of the weight's change.
     """
-    found = [each for each in _of_training(history) if len(each.weights)]
+    found = [each for each in norms if len(each.weights)]
     with_gradients = [each for each in found if len(each.gradients)]
     rows = {name: name for each in found for name in each.group.weight_names}
     if with_gradients:
@@ -70,10 +85,10 @@ def update_ratios(history: RunHistory) -> HeatMap | None:
     return replace(data, what="relative change of the weight's norm", note=note)
 
 
-def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:
+def _in_order(rows: Mapping[str, str], captured: Iterable[str]) -> dict[str, str]:
     """Return gradients in layer order; the backward pass saves them in another order."""
     places: dict[str, int] = {}
-    for at, name in enumerate(history.extremes.names):
+    for at, name in enumerate(captured):
         if not name.startswith(GRADIENT):
             places.setdefault(_layer(name), at)
     forward = reversed(list(rows.items()))
@@ -83,10 +98,6 @@ def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:
 def _layer(name: str) -> str:
     """Return the name of a parameter's layer."""
     return name.removeprefix(GRADIENT).rpartition(".")[0] or name
-
-
-def _of_training(history: RunHistory) -> list[StepNorms]:
-    return [each for _, each in sorted(history.norms.entries.items())]
 
 
 def _ratios(each: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
@@ -126,6 +137,9 @@ def _binned(
     Several tensors in a row are combined as the root of their summed squares.
     """
     labels, row_of = _row_groups(list(rows))
+    members: list[list[str]] = [[] for _ in labels]
+    for name, at in row_of.items():
+        members[at].append(name)
     first, last = found[0].step, found[-1].step
     num_columns = min(len(found), _MAX_COLUMNS)
     scale = (num_columns - 1) / (last - first) if last > first else 0.0
@@ -143,7 +157,8 @@ def _binned(
         column = round((each.step - first) * scale)
         cells[:, column] = np.fmax(cells[:, column], np.sqrt(squares))
     _hold(cells)
-    return HeatMap([rows.get(label, label) for label in labels], first, last, cells)
+    shown = [rows.get(label, label) for label in labels]
+    return HeatMap(shown, first, last, cells, members=members)
 
 
 def _hold(cells: npt.NDArray[np.float64]) -> None:

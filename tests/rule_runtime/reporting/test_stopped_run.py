@@ -14,7 +14,6 @@ from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.cli.watch import shown
-from rule_runtime.live_page.content import parts
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.testing import TrialBuilder
@@ -90,17 +89,16 @@ def test_a_request_that_cannot_be_read_is_none() -> None:
     assert report_of_store(store, []).numbers["stop"] is None
 
 
-def test_the_live_page_and_the_terminal_tell_it_too() -> None:
+def test_the_terminal_tells_it_too() -> None:
     store = MemoryStore()
     stopped_run(store, has_ended=False)
     follower = RunFollower(store, [])
     follower.look()
-    assert "by NonFinite at step 2" in parts(follower.numbers())["heading"]
+    assert "by NonFinite at step 2" in str(shown(follower.numbers()).renderables[0])
     TrialBuilder(store).end()
     follower = RunFollower(store, [])
     while not follower.has_ended:
         follower.look()
-    assert STOPPED in parts(follower.numbers())["heading"]
     assert STOPPED in str(shown(follower.numbers()).renderables[0])
 
 

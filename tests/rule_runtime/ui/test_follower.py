@@ -12,7 +12,6 @@ from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.live_page.content import parts
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.reporting import run_history
 from rule_runtime.reporting.html_report import report_of_store
@@ -69,7 +68,7 @@ def test_a_finding_is_shown_with_what_was_before_it() -> None:
     plot = numbers.plots["NonFinite"]
     assert list(plot.lines[0].steps) == list(range(60, 106))
     assert plot.at == 100
-    assert "found at step 100" in parts(numbers)["findings"]
+    assert [each.name for each in numbers.findings] == ["NonFinite"]
 
 
 def test_in_the_end_it_shows_what_the_report_tells() -> None:
@@ -113,7 +112,6 @@ def test_verdicts_of_others_are_read_from_their_files() -> None:
     follower = RunFollower(store, None)
     assert follower.look()
     assert follower.numbers().verdicts == []
-    assert "no rule was evaluated" in parts(follower.numbers())["heading"]
 
 
 @pytest.mark.parametrize("run", ["run-1", None])

@@ -1,0 +1,112 @@
+// Overlays runs: differences of arguments, packages and commit, the first different number.
+import { chart } from "./chart.js";
+import { controls, ShownRange } from "./controls.js";
+import { ask, backLink, div, element, fill, li, named, oneAtATime, p, problem, searchBox } from "./dom.js";
+import { runAddress } from "./runs.js";
+
+const MOST_CHARTS = 12;
+
+function firstText(first, baseline) {
+	if (first.problem) return named(first.problem);
+	return [`differs from `, named(baseline), ` first at ${first.mode} step ${first.mode_step} in `, named(first.tensor), ` (${first.num_differing} of ${first.num_common} tensors differ)`];
+}
+
+export function comparisonView(main, ids) {
+	const range = new ShownRange();
+	const plots = new Map();
+	const place = element("div");
+	const message = element("div");
+	const firsts = element("ul", { class: "plain-list" });
+	const table = div("scroll");
+	const search = searchBox("Add a tensor", { list: "tensor-names", oninput: suggest, onchange: add });
+	const names = element("datalist", { id: "tensor-names" });
+	const statistic = element("select", { "aria-label": "Statistic", onchange: () => refresh() });
+	const settings = controls({ onStyle: () => redraw(), onRange: zoom });
+	const shown = new Map(); // tensor: curves
+	const added = [];
+	let runs = [];
+	let versions = {};
+	let marks = [];
+
+	function zoom(wanted) {
+		range.choose(wanted);
+		refresh();
+	}
+
+	async function suggest() {
+		const answers = await Promise.all(ids.map((run) => ask("tensors", { run, text: search.value })));
+		fill(names, [...new Set(answers.flatMap((answer) => answer.tensors))].map((name) => element("option", { value: name })));
+	}
+
+	function add() {
+		const name = search.value.trim();
+		if (!name || added.includes(name)) return;
+		added.push(name);
+		search.value = "";
+		refresh();
+	}
+
+	function draw(tensor) {
+		const curves = shown.get(tensor);
+		const modes = new Set(curves.map((curve) => curve.mode));
+		const styled = curves.map((curve) => ({
+			...curve, color: ids.indexOf(curve.run), isDashed: modes.size > 1 && curve.mode !== "TRAIN",
+			label: curve.run + (modes.size > 1 ? `, ${curve.mode === "EVAL" ? "validation" : curve.mode === "TRAIN" ? "training" : curve.mode}` : ""),
+		}));
+		plots.get(tensor).draw(styled, { ...settings.options, range: range.pair, marks });
+	}
+
+	function redraw() {
+		for (const tensor of shown.keys()) draw(tensor);
+	}
+
+	const refresh = oneAtATime(async () => {
+		runs = await Promise.all(ids.map((run) => ask("run", { run })));
+		versions = Object.fromEntries(runs.map((run) => [run.id, run.version]));
+		range.last = Math.max(...runs.map((run) => run.last_step ?? 1));
+		settings.showRange(range.pair, range.isWhole);
+		const usual = ["losses", "metrics", "scalars"].flatMap((kind) => runs.flatMap((run) => run.curves[kind]));
+		const tensors = [...new Set([...added, ...usual])].slice(0, MOST_CHARTS);
+		const isUsual = new Set(usual);
+		for (const tensor of tensors) {
+			if (plots.has(tensor)) continue;
+			const made = chart(tensor, { onRange: zoom, onEvidence: (near) => fill(message, near.map((mark) => p("", named(mark.label)))) });
+			plots.set(tensor, made);
+			place.append(made.box);
+		}
+		const width = plots.get(tensors[0])?.width;
+		await Promise.all(tensors.map(async (tensor) => {
+			const chosen = isUsual.has(tensor) ? "mean" : statistic.value;
+			const answers = await Promise.all(ids.map((run) => ask("curves", { run, tensor, statistic: chosen, ...range.query, width })));
+			shown.set(tensor, answers.flatMap((curves, at) => curves.map((curve) => ({ ...curve, run: ids[at] }))));
+			draw(tensor);
+		}));
+		fill(message, tensors.length ? null : p("", "These runs saved no loss. Add a tensor to compare."));
+	});
+
+	async function showDifferences() {
+		fill(firsts, li("faint", "comparing\u2026"));
+		const answer = await ask("differences", { run: ids });
+		fill(table, answer.facts.length ? element("table", {}, element("thead", {}, element("tr", {}, element("th", {}, "Different"), ids.map((id) => element("th", { class: "text" }, named(id))))), element("tbody", {}, answer.facts.map((fact) => element("tr", {}, element("td", {}, named(fact.name)), fact.values.map((value) => element("td", { class: "text" }, named(value ?? "\u2013"))))))) : p("", "Arguments, packages, commit and machine are the same, as far as they are stored."));
+		fill(firsts, answer.first.map((first, at) => li("", named(ids[at + 1], "strong"), " ", firstText(first, ids[0]))));
+		marks = answer.first.flatMap((first, at) => (first.problem || first.step === null ? [] : [{ step: first.step, label: `${ids[at + 1]} differs first in ${first.tensor}` }]));
+		redraw();
+	}
+
+	return {
+		async open() {
+			document.title = `${ids.length} runs \u2013 Stepwatch`;
+			runs = await Promise.all(ids.map((run) => ask("run", { run })));
+			fill(statistic, runs[0].statistics.map((name) => element("option", { selected: name === "l2" }, name)));
+			fill(main, backLink(), element("h1", {}, `${ids.length} runs`), element("ul", { class: "plain-list compared" }, ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, element("label", {}, "Statistic ", statistic)), place, element("h2", {}, "First different number"), firsts, element("h2", {}, "What differs"), table);
+			await refresh();
+			showDifferences().catch((error) => fill(firsts, li("", problem(error.message))));
+		},
+		changed(news) {
+			if (ids.some((id) => news.runs[id] !== versions[id])) refresh().catch((error) => fill(message, problem(error.message)));
+		},
+		close() {
+			for (const each of plots.values()) each.close();
+		},
+	};
+}

@@ -1,0 +1,63 @@
+// The controls that all charts of a view share: smoothing, scale, shown range.
+import { button, div, element, span } from "./dom.js";
+
+const kept = { smoothing: 0, isLog: false };
+
+export function controls({ onStyle, onRange }) {
+	const label = element("output", {}, kept.smoothing ? kept.smoothing.toFixed(2) : "none");
+	const smoothing = element("input", {
+		type: "range", min: "0", max: "0.99", step: "0.01", value: String(kept.smoothing), "aria-label": "Smoothing",
+		oninput: () => { kept.smoothing = Number(smoothing.value); label.textContent = kept.smoothing ? kept.smoothing.toFixed(2) : "none"; onStyle(); },
+	});
+	const log = element("input", { type: "checkbox", checked: kept.isLog, onchange: () => { kept.isLog = log.checked; onStyle(); } });
+	const shown = span("faint small range-text");
+	const reset = button({ hidden: true, onclick: () => onRange(null) }, "Show all steps");
+	return {
+		box: div("bar controls", element("label", {}, "Smoothing ", smoothing, " ", label), element("label", {}, log, " Log scale"), shown, reset),
+		options: kept,
+		showRange(range, isWhole) {
+			shown.textContent = isWhole ? "Drag over a chart to zoom" : `Steps ${Math.round(range[0])} to ${Math.round(range[1])}`;
+			reset.hidden = isWhole;
+		},
+	};
+}
+
+// The steps that charts show: all, or a chosen part of them.
+export class ShownRange {
+	constructor() {
+		this.chosen = null;
+		this.last = 1;
+	}
+
+	get isWhole() { return this.chosen === null; }
+
+	get pair() { return this.chosen ?? [0, Math.max(this.last, 1)]; }
+
+	choose(range) {
+		if (!range) {
+			this.chosen = null;
+			return;
+		}
+		const first = Math.max(0, range[0]);
+		const last = Math.min(Math.max(this.last, 1), range[1]);
+		if (last - first < 1) return;
+		this.chosen = first <= 0 && last >= this.last ? null : [first, last];
+	}
+
+	get query() {
+		return this.isWhole ? {} : { first: Math.floor(this.pair[0]), last: Math.ceil(this.pair[1]) };
+	}
+}
+
+// Labels and colours of curves: apart by tensor, worker and mode.
+export function styled(curves) {
+	const tensors = [...new Set(curves.map((curve) => `${curve.tensor}\n${curve.worker}`))];
+	const workers = new Set(curves.map((curve) => curve.worker));
+	const modes = new Set(curves.map((curve) => curve.mode));
+	return curves.map((curve) => ({
+		...curve,
+		color: tensors.indexOf(`${curve.tensor}\n${curve.worker}`),
+		isDashed: modes.size > 1 && ["EVAL", "PREDICT"].includes(curve.mode),
+		label: [curve.tensor, modes.size > 1 ? { TRAIN: "training", EVAL: "validation", PREDICT: "prediction" }[curve.mode] ?? curve.mode : "", workers.size > 1 ? curve.worker.replace("worker_", "rank ") : ""].filter(Boolean).join(", "),
+	}));
+}
