@@ -145,11 +145,12 @@ def heat_map_of(run: OpenedRun, kind: str, worker: str, shown: Range) -> dict[st
         raise ValueError(f"kind={kind!r} is none of {', '.join(_MAPS)}")
     with run.lock:
         norms = _norms(run, worker or next(iter(run.workers), ""), shown)
-        found: HeatMap | None
-        if kind == "gradients":
-            found = gradient_norms(norms, _names(run))
-        else:
-            found = update_ratios(norms) if kind == "updates" else weight_norms(norms)
+        captured = _names(run)
+    found: HeatMap | None
+    if kind == "gradients":
+        found = gradient_norms(norms, captured)
+    else:
+        found = update_ratios(norms) if kind == "updates" else weight_norms(norms)
     return None if found is None else {**found.to_json(), "members": found.members}
 
 

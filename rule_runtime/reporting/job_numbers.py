@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+
 from hook_layer.format.paths import job_name_of
 from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
@@ -15,6 +17,7 @@ from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_verdicts import JobVerdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.line_chart import NUM_COLORS, Line
+from rule_runtime.reporting.pixel_columns import extreme_places
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reader import RunReading
 
@@ -159,12 +162,14 @@ def _curves(history: RunHistory) -> dict[str, list[Line]]:
             if color >= _MAX_CURVES:
                 continue
             points = sorted(history.scalars[key].entries.items())
-            each = -(-len(points) // _MAX_POINTS) or 1
+            steps = np.array([step for step, _ in points], np.int64)
+            numbers = np.array([number for _, number in points], np.float64)
+            places = extreme_places(steps, numbers, _MAX_POINTS // 2)
             lines.append(
                 Line(
                     f"{key.tensor} ({key.mode})" if has_modes else key.tensor,
-                    [step for step, _ in points[::each]],
-                    [number for _, number in points[::each]],
+                    [points[at][0] for at in places],
+                    [points[at][1] for at in places],
                     color % NUM_COLORS,
                     is_dashed=has_modes and key.mode in {"EVAL", "PREDICT"},
                 )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.run_history import StepNorms
-from rule_runtime.reporting.tensor_kinds import GRADIENT
+from rule_runtime.reporting.tensor_kinds import GRADIENT, TensorGroup
 
 __all__ = ["gradient_norms", "update_ratios", "weight_norms"]
 
@@ -35,10 +35,8 @@ def gradient_norms(norms: Sequence[StepNorms], captured: Iterable[str]) -> HeatM
     found = [each for each in norms if len(each.gradients)]
     if not found:
         return None
-    rows = {
-        name: name.removeprefix(GRADIENT) for each in found for name in each.group.gradient_names
-    }
-    rows = _in_order(rows, captured)
+    names = [name for group in _groups(found) for name in group.gradient_names]
+    rows = _in_order({name: name.removeprefix(GRADIENT) for name in names}, captured)
     data = _binned(found, rows, lambda each: (each.group.gradient_names, each.gradients))
     note = "the largest in each cell"
     if len(data.rows) < len(rows):
@@ -51,7 +49,7 @@ def weight_norms(norms: Sequence[StepNorms]) -> HeatMap | None:
     found = [each for each in norms if len(each.weights)]
     if not found:
         return None
-    rows = {name: name for each in found for name in each.group.weight_names}
+    rows = {name: name for group in _groups(found) for name in group.weight_names}
     data = _binned(found, rows, lambda each: (each.group.weight_names, each.weights))
     return replace(data, what="L2 norm of the weight", note="the largest in each cell")
 
@@ -65,7 +63,7 @@ def update_ratios(norms: Sequence[StepNorms]) -> HeatMap | None:
     """
     found = [each for each in norms if len(each.weights)]
     with_gradients = [each for each in found if len(each.gradients)]
-    rows = {name: name for each in found for name in each.group.weight_names}
+    rows = {name: name for group in _groups(found) for name in group.weight_names}
     if with_gradients:
         has_rate = all(each.learning_rate is not None for each in with_gradients)
         data = _binned(with_gradients, rows, _ratios)
@@ -100,20 +98,21 @@ def _layer(name: str) -> str:
     return name.removeprefix(GRADIENT).rpartition(".")[0] or name
 
 
+def _groups(found: Sequence[StepNorms]) -> list[TensorGroup]:
+    """Return the different groups of tensors: most steps have the same one."""
+    return list(dict.fromkeys(each.group for each in found))
+
+
 def _ratios(each: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
     """Return the weights with gradients, and the ratio of each."""
-    gradients = dict(zip(each.group.gradient_names, each.gradients.tolist(), strict=True))
+    names, of_weights, of_gradients = each.group.pairs
+    weights = each.weights[of_weights].astype(np.float64)
+    gradients = each.gradients[of_gradients].astype(np.float64)
     rate = 1.0 if each.learning_rate is None else abs(each.learning_rate)
-    names, ratios = [], []
-    for name, weight in zip(each.group.weight_names, each.weights.tolist(), strict=True):
-        gradient = gradients.get(GRADIENT + name)
-        if gradient is not None:
-            is_sound = np.isfinite(weight) and np.isfinite(gradient)
-            names.append(name)
-            ratios.append(
-                np.inf if not is_sound else rate * gradient / weight if weight else np.nan
-            )
-    return names, np.array(ratios, np.float64)
+    with np.errstate(all="ignore"):
+        ratios = np.where(weights == 0, np.nan, rate * gradients / weights)
+    ratios[~(np.isfinite(weights) & np.isfinite(gradients))] = np.inf
+    return names, ratios
 
 
 def _changes(each: StepNorms, before: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
@@ -152,8 +151,8 @@ def _binned(
             places = known[id(each.group)] = np.array([row_of[n] for n in names], np.intp)
         squares = np.full(len(labels), np.nan)
         is_known = ~np.isnan(values)
-        squares[places[is_known]] = 0.0
-        np.add.at(squares, places[is_known], np.square(values[is_known].astype(np.float64)))
+        rows_of, found_values = places[is_known], values[is_known].astype(np.float64)
+        squares[rows_of] = np.bincount(rows_of, np.square(found_values))[rows_of]
         column = round((each.step - first) * scale)
         cells[:, column] = np.fmax(cells[:, column], np.sqrt(squares))
     _hold(cells)

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+import numpy as np
+
 from rule_runtime.reporting.axes import Axis, number_text
 from rule_runtime.reporting.display_text import shown_text
+from rule_runtime.reporting.pixel_columns import extreme_places
 
 __all__ = ["NUM_COLORS", "Line", "line_chart"]
 
@@ -110,18 +113,9 @@ def _curve(line: Line, across: Axis, upward: Axis) -> str:
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the lowest and highest point of each column of the plot, in order."""
-    if len(points) <= 2 * _MAX_BUCKETS:
-        return list(points)
-    columns: dict[int, list[int]] = {}
-    for at, (x, _) in enumerate(points):
-        columns.setdefault(x * _MAX_BUCKETS // _UNITS, []).append(at)
-    kept = {0, len(points) - 1}
-    for ats in columns.values():
-        kept |= {
-            min(ats, key=lambda at: points[at][1]),
-            max(ats, key=lambda at: points[at][1]),
-        }
-    return [points[at] for at in sorted(kept)]
+    places = np.array(points, np.int64)
+    kept = extreme_places(places[:, 0], places[:, 1].astype(np.float64), _MAX_BUCKETS)
+    return [points[at] for at in kept]
 
 
 def _dots(line: Line, across: Axis, upward: Axis) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Points", "pixel_columns"]
+__all__ = ["Points", "extreme_places", "pixel_columns"]
 
 
 class Points(NamedTuple):
@@ -32,20 +32,49 @@ class Points(NamedTuple):
         """Return the points in a range of steps, with one neighbour at each end."""
         start = max(int(np.searchsorted(self.steps, first)) - 1, 0)
         end = int(np.searchsorted(self.steps, last, side="right")) + 1
-        return Points(*(each[start:end] for each in self))
+        shown = slice(start, end)
+        return Points(self.steps[shown], self.low[shown], self.high[shown], self.bad[shown])
 
 
 def pixel_columns(points: Points, num_columns: int) -> Points:
     """Return at most `num_columns` points [C] that keep each column's extremes and bad numbers."""
     if len(points.steps) <= num_columns:
         return points
-    first, last = int(points.steps[0]), int(points.steps[-1])
-    share = (points.steps - first) / max(last - first, 1)
-    columns = np.minimum((share * num_columns).astype(np.int64), num_columns - 1)
-    starts = np.flatnonzero(np.diff(columns, prepend=-1))
+    starts = _column_starts(points.steps, num_columns)
     return Points(
         points.steps[starts],
         np.fmin.reduceat(points.low, starts),
         np.fmax.reduceat(points.high, starts),
         np.logical_or.reduceat(points.bad, starts),
     )
+
+
+def extreme_places(
+    steps: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], num_columns: int
+) -> list[int]:
+    """Return the positions of the ends, and of each column's extremes and first NaN, in order.
+
+    Args:
+        steps: Steps of a curve, increasing [P].
+        numbers: Its numbers [P].
+        num_columns: Number of columns; a curve of twice as many points is kept whole.
+    """
+    if len(steps) <= 2 * num_columns:
+        return list(range(len(steps)))
+    starts = _column_starts(steps, num_columns)
+    kept = {0, len(steps) - 1}
+    for start, end in zip(starts, [*starts[1:], len(steps)], strict=True):
+        part = numbers[start:end]
+        is_bad = np.isnan(part)
+        if is_bad.any():
+            kept.add(int(start + is_bad.argmax()))
+        if not is_bad.all():
+            kept |= {int(start + np.nanargmin(part)), int(start + np.nanargmax(part))}
+    return sorted(kept)
+
+
+def _column_starts(steps: npt.NDArray[np.int64], num_columns: int) -> npt.NDArray[np.intp]:
+    """Return the position of the first point of each column that is not empty."""
+    share = (steps - steps[0]) / max(int(steps[-1]) - int(steps[0]), 1)
+    columns = np.minimum((share * num_columns).astype(np.int64), num_columns - 1)
+    return np.flatnonzero(np.diff(columns, prepend=-1))

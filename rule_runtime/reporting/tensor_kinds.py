@@ -67,6 +67,18 @@ class TensorGroup:
         """Names of the weights."""
         return tuple(self.names[at] for at in self.weights)
 
+    @cached_property
+    def pairs(self) -> tuple[tuple[str, ...], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Names of the weights that have a gradient; positions of both among their kinds."""
+        places = {name: at for at, name in enumerate(self.gradient_names)}
+        found = [
+            (name, at, gradient)
+            for at, name in enumerate(self.weight_names)
+            if (gradient := places.get(GRADIENT + name)) is not None
+        ]
+        names, weights, gradients = zip(*found, strict=True) if found else ((), (), ())
+        return names, np.array(weights, np.intp), np.array(gradients, np.intp)
+
 
 class TensorKinds:
     """Classifies the tensors of a run.

@@ -47,7 +47,7 @@ function seriesOf(curve, options) {
 	return lines;
 }
 
-export function chart(title, { onRange, onEvidence, unit = "" }) {
+export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 	const plotPlace = div("plot-place");
 	const legend = element("ul", { class: "legend" });
 	const heading = element("h3", {}, named(title));
@@ -82,16 +82,16 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 		}), li("faint", element("output")));
 	}
 
-	function marks(shown) {
-		const context = shown.ctx;
-		const { left, top, width, height } = shown.bbox;
+	function marks(of) {
+		const context = of.ctx;
+		const { left, top, width, height } = of.bbox;
 		context.save();
 		context.strokeStyle = color("--red");
 		context.lineWidth = 2 * devicePixelRatio;
 		const size = 4 * devicePixelRatio;
 		for (const curve of curves) {
 			for (const step of curve.bad) {
-				const x = shown.valToPos(step, "x", true);
+				const x = of.valToPos(step, "x", true);
 				const y = top + height - 2 * size;
 				if (x < left - 1 || x > left + width + 1) continue;
 				context.beginPath();
@@ -105,7 +105,7 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 		context.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
 		context.lineWidth = 1.4 * devicePixelRatio;
 		for (const mark of drawn.marks) {
-			const x = shown.valToPos(mark.step, "x", true);
+			const x = of.valToPos(mark.step, "x", true);
 			if (x < left || x > left + width) continue;
 			context.beginPath();
 			context.moveTo(x, top);
@@ -113,16 +113,16 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 			context.stroke();
 		}
 		context.restore();
-		addButtons(shown);
+		addButtons(of);
 	}
 
 	// Findings that are near to each other share a button.
-	function addButtons(shown) {
-		for (const button of shown.over.querySelectorAll("button")) button.remove();
+	function addButtons(of) {
+		for (const button of of.over.querySelectorAll("button")) button.remove();
 		const groups = [];
 		for (const mark of [...drawn.marks].sort((a, b) => a.step - b.step)) {
-			const x = shown.valToPos(mark.step, "x");
-			if (x < 0 || x > shown.over.clientWidth) continue;
+			const x = of.valToPos(mark.step, "x");
+			if (x < 0 || x > of.over.clientWidth) continue;
 			if (groups.length && x - groups.at(-1).x < BUTTON) groups.at(-1).marks.push(mark);
 			else groups.push({ x, marks: [mark] });
 		}
@@ -130,7 +130,7 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 			const label = group.marks.map((mark) => `${mark.label} at step ${mark.step}`).join(", ");
 			const made = button({ class: "mark", "aria-label": label, title: label, onmousedown: (event) => event.stopPropagation(), onclick: () => onEvidence(group.marks) }, group.marks.length > 1 ? String(group.marks.length) : "!");
 			made.style.left = `${group.x}px`;
-			shown.over.append(made);
+			of.over.append(made);
 		}
 	}
 
@@ -151,7 +151,7 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 			width, height: HEIGHT, legend: { show: false }, padding: [10, 12, 0, 0],
 			cursor: { sync: { key: "steps" }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
 			scales: {
-				x: { time: false, range: () => options.range },
+				x: { time: false, range: () => shown.pair },
 				y: isEmpty ? { range: [0, 1] } : { distr: options.isLog ? 3 : 1 },
 			},
 			axes: [{ ...axis, size: 34 }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick) + unit)) }],
@@ -159,11 +159,11 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 			hooks: {
 				draw: [marks],
 				setCursor: [showValues],
-				setSelect: [(shown) => {
-					const { left, width: selected } = shown.select;
+				setSelect: [(of) => {
+					const { left, width: selected } = of.select;
 					if (selected < 4) return;
-					onRange([shown.posToVal(left, "x"), shown.posToVal(left + selected, "x")]);
-					shown.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+					onRange([of.posToVal(left, "x"), of.posToVal(left + selected, "x")]);
+					of.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
 				}],
 			},
 		}, uPlot.join(tables(curves, options)), plotPlace);
@@ -174,7 +174,7 @@ export function chart(title, { onRange, onEvidence, unit = "" }) {
 
 	box.addEventListener("keydown", (event) => {
 		if (event.target !== box || !plot) return;
-		const [first, last] = drawn.range;
+		const [first, last] = shown.pair;
 		const [centre, half] = [(first + last) / 2, (last - first) / 2];
 		const ranges = {
 			"+": [centre - half * ZOOM, centre + half * ZOOM], "=": [centre - half * ZOOM, centre + half * ZOOM],

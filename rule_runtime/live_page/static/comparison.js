@@ -53,7 +53,7 @@ export function comparisonView(main, ids) {
 			...curve, color: ids.indexOf(curve.run), isDashed: modes.size > 1 && curve.mode !== "TRAIN",
 			label: curve.run + (modes.size > 1 ? `, ${curve.mode === "EVAL" ? "validation" : curve.mode === "TRAIN" ? "training" : curve.mode}` : ""),
 		}));
-		plots.get(tensor).draw(styled, { ...settings.options, range: range.pair, marks });
+		plots.get(tensor).draw(styled, { ...settings.options, marks });
 	}
 
 	function redraw() {
@@ -70,7 +70,7 @@ export function comparisonView(main, ids) {
 		const isUsual = new Set(usual);
 		for (const tensor of tensors) {
 			if (plots.has(tensor)) continue;
-			const made = chart(tensor, { onRange: zoom, onEvidence: (near) => fill(message, near.map((mark) => p("", named(mark.label)))) });
+			const made = chart(tensor, { shown: range, onRange: zoom, onEvidence: (near) => fill(message, near.map((mark) => p("", named(mark.label)))) });
 			plots.set(tensor, made);
 			place.append(made.box);
 		}

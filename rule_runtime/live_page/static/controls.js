@@ -38,8 +38,10 @@ export class ShownRange {
 			this.chosen = null;
 			return;
 		}
-		const first = Math.max(0, range[0]);
-		const last = Math.min(Math.max(this.last, 1), range[1]);
+		const end = Math.max(this.last, 1);
+		const width = range[1] - range[0];
+		const first = Math.max(0, Math.min(range[0], end - width));
+		const last = Math.min(end, first + width);
 		if (last - first < 1) return;
 		this.chosen = first <= 0 && last >= this.last ? null : [first, last];
 	}

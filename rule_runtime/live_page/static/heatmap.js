@@ -15,12 +15,12 @@ function rampColor(share) {
 
 export function heatMap({ onRow }) {
 	const names = element("ol", { class: "rows" });
-	const canvas = element("canvas", { tabindex: "0", role: "img" });
+	const canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Layers over steps" });
 	const readout = element("p", { class: "small faint readout", role: "status" });
 	const legend = div("scale");
 	const note = p("small faint");
 	const steps = div("step-ends small faint");
-	const box = div("heat-box", div("heat", names, div("cells", canvas, steps)), readout, legend, note);
+	const box = element("div", { class: "heat-box", hidden: true }, div("heat", names, div("cells", canvas, steps)), readout, legend, note);
 	let map = null;
 	let chosen = { row: 0, column: 0 };
 

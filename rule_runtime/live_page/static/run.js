@@ -27,7 +27,7 @@ export function runView(main, id) {
 	let version = null;
 	let shownMap = "gradients";
 	const settings = controls({ onStyle: () => redraw(), onRange: zoom });
-	const options = { onRange: zoom, onEvidence: (marks) => showEvidence(marks.map((mark) => mark.verdict)) };
+	const options = { shown: range, onRange: zoom, onEvidence: (marks) => showEvidence(marks.map((mark) => mark.verdict)) };
 	const charts = {
 		losses: chart("Losses", options), metrics: chart("Metrics", options), scalars: chart("Logged scalars", options),
 		layers: chart("Layers", options), system: chart("Machine", { ...options, unit: " %" }),
@@ -75,7 +75,7 @@ export function runView(main, id) {
 	}
 
 	function style() {
-		return { ...settings.options, range: range.pair, marks: marks() };
+		return { ...settings.options, marks: marks() };
 	}
 
 	const drawn = {};

@@ -1,0 +1,161 @@
+"""Which runs are found below a folder, and what the list says of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.session_file import SessionFile, SessionRun
+from rule_runtime.embedded.result_writer import ResultWriter
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.live_page.catalogue import Catalogue
+from rule_runtime.live_page.differences import differing_arguments
+from rule_runtime.live_page.run_summary import arguments_of
+from tests.rule_runtime.ui.test_server import write_run
+
+
+def scanned(root: Path) -> Catalogue:
+    catalogue = Catalogue(str(root))
+    while not catalogue.scan():
+        pass
+    return catalogue
+
+
+def write_session(folder: Path, *arguments: str, end: str | None = "Completed") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    at = "2026-11-21T10:00:{}Z"
+    ended = at.format(30) if end else None
+    run = SessionRun("run-1", "", "run-1", at.format("05"), 1, 1, ended, end)
+    session = SessionFile(("python", "train.py", *arguments), "/x", at.format("00"), (run,))
+    (folder / "session.json").write_bytes(session.encode())
+
+
+def test_a_row_says_what_a_run_was(tmp_path: Path) -> None:
+    write_session(tmp_path / "a", "--lr", "0.1")
+    builder = write_run(tmp_path / "a" / "run-1", [3.0, 1.0, np.nan])
+    state = builder.evaluate(create_rule("NonFinite", {}))
+    ResultWriter(builder.store, lambda: 0.0).write("run-1", {}, {"NonFinite": state})
+    git = {"Commit": "0123456789", "IsDirty": True}
+    (tmp_path / "a" / "environment.json").write_text(json.dumps({"Git": git, "Cpus": 2}))
+    row = scanned(tmp_path).rows["a/run-1"]
+    expected: dict[str, Any] = {
+        "command": "train.py --lr 0.1",
+        "arguments": {"script": "train.py", "lr": "0.1"},
+        "seconds": 25.0,
+        "steps": 3,
+        "last_loss": None,
+        "is_last_bad": True,
+        "best_loss": 1.0,
+        "commit": "0123456789",
+        "is_dirty": True,
+        "findings": ["NonFinite"],
+        "state": "completed",
+        "problem": "",
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert "step 2" in row["diagnosis"]
+
+
+def test_only_changed_runs_are_read_again(tmp_path: Path) -> None:
+    builders = [write_run(tmp_path / name, [1.0, 2.0]) for name in "abc"]
+    catalogue = scanned(tmp_path)
+    version, rows = catalogue.version, dict(catalogue.rows)
+    assert catalogue.scan()
+    assert catalogue.version == version
+    builders[1].step(2, {"Loss_output_0": np.float32(0.5)})
+    assert catalogue.scan()
+    assert catalogue.rows["b"]["last_loss"] == 0.5
+    assert all(catalogue.rows[name] is rows[name] for name in "ac")
+    shutil.rmtree(tmp_path / "c")
+    catalogue.scan()
+    assert set(catalogue.rows) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("session.json", b"{"),
+        ("session.json", b'{"SchemaVersion": 99}'),
+        ("job.json", b"\xff" * 100),
+        ("environment.json", b'{"Command": {"a": NaN}, "Git": 7, "Packages": [1]}'),
+        ("system_metrics.jsonl", b'{"Time": "x"}\n[]\n{"Time": 1e999, "Gpus": {"a": 1}}\n{'),
+        ("training_job_end.ts", b"?"),
+    ],
+)
+def test_a_damaged_file_hides_no_other_run(tmp_path: Path, name: str, content: bytes) -> None:
+    for each in "ab":
+        write_run(tmp_path / each, [1.0])
+    (tmp_path / "a" / name).write_bytes(content)
+    catalogue = scanned(tmp_path)
+    assert set(catalogue.rows) == {"a", "b"}
+    assert all(row["is_read"] for row in catalogue.rows.values())
+    json.dumps(list(catalogue.rows.values()), allow_nan=False)
+    assert bool(catalogue.rows["a"]["problem"]) == (name == "session.json")
+
+
+def test_folders_that_are_no_runs_are_ignored(tmp_path: Path) -> None:
+    for folder in ("checkpoints/1", ".git/objects", "index.html", "a/b/c/d/e/f/index"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notes.txt").write_text("index/")
+    write_run(tmp_path / "deep" / "er" / "run", [1.0])
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "half" / "index").mkdir(parents=True)
+    write_session(tmp_path / "empty", end=None)
+    catalogue = scanned(tmp_path)
+    assert set(catalogue.rows) == {"deep/er/run", "half", "empty"}
+    assert catalogue.rows["half"]["steps"] == 0
+    assert catalogue.rows["empty"]["is_empty"]
+    assert not catalogue.problem
+
+
+def test_a_folder_without_rights_is_named_and_the_rest_is_listed(tmp_path: Path) -> None:
+    write_run(tmp_path / "open", [1.0])
+    write_run(tmp_path / "shut" / "run", [1.0])
+    for folder in (*tmp_path.parents, tmp_path):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(0o755)
+    (tmp_path / "shut").chmod(0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)  # root may read everything
+    try:
+        catalogue = scanned(tmp_path)
+    finally:
+        if is_root:
+            os.seteuid(0)
+        (tmp_path / "shut").chmod(0o755)
+    assert set(catalogue.rows) == {"open"}
+    assert "1 folders cannot be read, such as" in catalogue.problem
+    assert "shut: Permission denied" in catalogue.problem
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("python -u train.py --lr=0.1 --fast --n -3 data", "train.py lr=0.1 fast=true n=-3 data"),
+        ("torchrun --nproc 2 a/train.py x", "train.py x"),
+        ("./train", "train"),
+        ("", ""),
+    ],
+)
+def test_arguments_are_read_from_the_command(command: str, arguments: str) -> None:
+    found = arguments_of(command.split())
+    named = (f"{name}={text}" for name, text in found.items())
+    shown = [each.removeprefix("script=") for each in named]
+    assert [each.partition("argument ")[2][2:] or each for each in shown] == arguments.split()
+
+
+def test_arguments_differ_among_runs_of_the_same_script() -> None:
+    rows = [
+        {"id": name, "arguments": {"script": script, "lr": rate, "n": "2"}}
+        for name, script, rate in (("a", "x.py", "1"), ("b", "x.py", "2"), ("c", "y.py", "1"))
+    ]
+    assert [row["differs"] for row in differing_arguments([*rows, {"id": "d"}])] == [
+        *({"lr": "1"}, {"lr": "2"}, {}, {})
+    ]

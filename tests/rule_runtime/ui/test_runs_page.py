@@ -1,0 +1,207 @@
+"""The table of runs, their comparison, and the page of a run, in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.embedded.result_writer import ResultWriter
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.browser import PHONE, watched_page
+from tests.rule_runtime.ui.test_catalogue import write_session
+from tests.rule_runtime.ui.test_server import served, write_run
+
+HOSTILE = "<img src=x onerror=alert(1)><b>"
+SIZES = [(1280, "light"), (1280, "dark"), (PHONE, "light"), (PHONE, "dark")]
+NUM_STEPS, SICK_STEP = 40, 25
+
+
+def write_layers(builder: TrialBuilder, rate: float, *, is_sick: bool) -> None:
+    random = np.random.default_rng(round(rate * 1000))
+    builder.collections(losses=("Loss_output",), weights=("weight",))
+    for step in range(NUM_STEPS):
+        tensors = {"Loss_output_0": np.float32(2 * np.exp(-rate * step) + random.random() / 9)}
+        tensors["scalar/learning_rate"] = np.float32(rate)
+        for layer in range(6):
+            tensors[f"layer{layer}.weight"] = random.normal(size=9)
+            scale = np.nan if is_sick and step >= SICK_STEP else 10.0**-layer
+            tensors[f"gradient/layer{layer}.weight"] = random.normal(size=9) * scale
+        mode = ModeKeys.EVAL if step % 10 == 9 else ModeKeys.TRAIN
+        builder.step(step, tensors, mode=mode, time=1e9 + step)
+    builder.end()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    for name, rate in (("slow", 0.05), ("good", 0.2), ("sick", 0.5)):
+        write_session(root / name, "--lr", str(rate), "--note", HOSTILE)
+        builder = write_run(root / name / "run-1", [])
+        write_layers(builder, rate, is_sick=name == "sick")
+        state = builder.evaluate(create_rule("NonFinite", {}))
+        ResultWriter(builder.store, lambda: 0.0).write("run-1", {}, {"NonFinite": state})
+        command = ["python", "train.py", "--lr", str(rate), "--note", HOSTILE]
+        environment = {"Command": command, "Packages": {"torch": f"2.{rate}"}, "Cpus": 2}
+        (root / name / "environment.json").write_text(json.dumps(environment))
+        sample = '{{"Time": {}, "CpuPercent": {}, "Gpus": [{{"Percent": 40}}]}}\n'
+        samples = "".join(sample.format(1e9 + at, at) for at in range(0, NUM_STEPS, 5))
+        (root / name / "system_metrics.jsonl").write_text(samples)
+        (root / name / "console.log").write_text(f"epoch 1\n{HOSTILE}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(runs: Path) -> Iterator[str]:
+    with served(runs) as (_, port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+def open_run(page: Page, address: str, name: str) -> None:
+    page.goto(address)
+    page.get_by_role("link", name=f"{name}/run-1").click()
+    page.wait_for_selector(".chart-box:visible .u-over")
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_runs_are_listed_compared_and_opened(
+    browser: Browser, address: str, tmp_path: Path, width: int, scheme: str
+) -> None:
+    def shoot(name: str) -> None:
+        watched.check()
+        watched.shoot(tmp_path, f"{name}-{width}-{scheme}")
+
+    with watched_page(browser, width=width, scheme=scheme) as watched:
+        page = watched.page
+        page.goto(address)
+        expect(page.locator(".pill.issue")).to_have_text("1 found")
+        shoot("runs")
+        for box in page.locator(".runs input").all():
+            box.check()
+        page.get_by_role("button", name="Compare 3 runs").click()
+        expect(page.locator("main")).to_contain_text("first at TRAIN step 0 in")
+        expect(page.locator(".chart-box:visible")).to_have_count(2)
+        assert page.locator(".chart-box").first.locator(".legend li").count() == 7
+        shoot("comparison")
+        open_run(page, address, "sick")
+        expect(page.locator(".card")).to_contain_text("step 25")
+        expect(page.locator("canvas[role=img]")).to_be_visible()
+        shoot("run")
+        page.get_by_label("Search layers and tensors").fill("weight LAYER3")
+        expect(page.locator(".found button")).to_have_count(2)
+        page.locator(".found button").first.click()
+        expect(page.locator(".histogram")).to_contain_text("Values of layer3.weight at step 39")
+        shoot("search")
+
+
+def test_a_layer_of_the_map_opens_its_series(browser: Browser, address: str) -> None:
+    with watched_page(browser, width=1280) as watched:
+        page = watched.page
+        open_run(page, address, "good")
+        cells = page.locator("canvas[role=img]")
+        cells.hover(position={"x": 300, "y": 20})
+        expect(page.locator(".readout")).to_contain_text("layer1.weight, step")
+        cells.click(position={"x": 300, "y": 20})
+        expect(page.locator(".chips")).to_contain_text("gradient/layer1.weight")
+        cells.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.locator(".chips")).to_contain_text("gradient/layer2.weight")
+        page.get_by_role("button", name="Updates").click()
+        expect(page.locator(".heat-box")).to_contain_text("gradient / weight")
+        watched.check()
+
+
+def test_charts_zoom_together_and_show_all_again(browser: Browser, address: str) -> None:
+    with watched_page(browser, width=1280) as watched:
+        page = watched.page
+        open_run(page, address, "good")
+        shown = page.locator(".range-text")
+        losses = page.get_by_role("group", name="Chart of Losses")
+        plot = losses.locator(".u-over").bounding_box()
+        assert plot is not None
+        page.mouse.move(plot["x"] + plot["width"] / 4, plot["y"] + 50)
+        expect(losses.locator(".legend")).to_contain_text("step")
+        page.mouse.down()
+        page.mouse.move(plot["x"] + plot["width"] / 2, plot["y"] + 60)
+        page.mouse.up()
+        expect(shown).to_have_text("Steps 10 to 20")
+        page.get_by_role("button", name="Show all steps").click()
+        expect(shown).to_have_text("Drag over a chart to zoom")
+        losses.focus()
+        for key, text in (
+            ("+", "Steps 10 to 29"),
+            ("ArrowRight", "Steps 15 to 34"),
+            ("0", "Drag over a chart to zoom"),
+        ):
+            page.keyboard.press(key)
+            expect(shown).to_have_text(text)
+        page.get_by_label("Smoothing").fill("0.8")
+        page.get_by_label("Log scale").check()
+        expect(page.locator(".controls")).to_contain_text("0.80")
+        expect(losses).to_contain_text("validation")
+        expect(page.get_by_role("group", name="Chart of Machine")).to_contain_text("GPU 0")
+        watched.check()
+
+
+def test_rows_are_found_filtered_and_sorted_by_keyboard(browser: Browser, address: str) -> None:
+    with watched_page(browser, width=1280) as watched:
+        page = watched.page
+        page.goto(address)
+        names = page.locator(".runs td.id a")
+        page.locator("#sort-last_loss").focus()
+        page.keyboard.press("Enter")
+        expect(names).to_have_text(["sick/run-1", "good/run-1", "slow/run-1"])
+        page.keyboard.press("Enter")
+        expect(names).to_have_text(["slow/run-1", "good/run-1", "sick/run-1"])
+        assert page.locator("th[aria-sort=descending]").inner_text().startswith("Last loss")
+        page.get_by_label("Search runs").fill("lr 0.2")
+        expect(names).to_have_text(["good/run-1"])
+        page.get_by_label("Search runs").fill("")
+        page.get_by_label("Show", exact=True).select_option("With findings")
+        expect(names).to_have_text(["sick/run-1"])
+        expect(page.locator(".runs td.differs")).to_have_text("lr=0.5")
+        watched.check()
+
+
+def test_texts_of_files_stay_texts(browser: Browser, address: str) -> None:
+    with watched_page(browser) as watched:
+        page = watched.page
+        open_run(page, address, "sick")
+        page.locator("summary", has_text="Console output").click()
+        page.locator("summary", has_text="Environment").click()
+        expect(page.locator("pre")).to_contain_text(HOSTILE)
+        expect(page.locator("main")).to_contain_text(f"--note {HOSTILE}")
+        assert page.locator("main img, main script, main iframe").count() == 0
+        watched.check()
+
+
+def test_a_deleted_run_leaves_a_message(browser: Browser, tmp_path: Path) -> None:
+    for name in "ab":
+        write_run(tmp_path / name, [1.0, 2.0])
+    with served(tmp_path) as (server, port), watched_page(browser) as watched:
+        page = watched.page
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
+        page.wait_for_selector(".chart-box:visible .u-over")
+        shutil.rmtree(tmp_path / "a")
+        page.goto(f"http://127.0.0.1:{port}/#/")
+        expect(page.locator(".runs td.id a")).to_have_text(["b"], timeout=20_000)
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
+        expect(page.get_by_role("alert")).to_contain_text("there is no run 'a'")
+        server.kill()
+        expect(page.locator("#state")).to_contain_text("the connection is lost")
+
+
+def test_an_empty_folder_says_how_to_start(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with served(tmp_path / "runs") as (_, port), watched_page(browser, width=PHONE) as watched:
+        watched.page.goto(f"http://127.0.0.1:{port}/")
+        expect(watched.page.locator("main")).to_contain_text("No run is stored here yet")
+        watched.check()
