@@ -35,6 +35,7 @@ GROUPS = {
     "evaluator-batches": "benchmarks.deployed_evaluator:batches",
     "imports": "benchmarks.rules:imports",
     "memory": "benchmarks.reading:memory",
+    "page": "benchmarks.runs_page:page",
     "accelerator": "benchmarks.accelerator:accelerator",
 }
 """Functions that measure some rows, given a `Scale`."""

@@ -1,6 +1,7 @@
-"""A page that shows a run while it trains (extra `ui`).
+"""The page over all runs (extra `ui`), and the data that follows a run while it trains.
 
-`follower.py` reads new data, `content.py` renders it, and `server.py` serves it to local browsers.
+`catalogue.py` lists runs, `opened_run.py` reads one, `run_data.py` answers what the page asks, and
+`server.py` serves it with the files in `static/`.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ export function runView(main, id) {
 	}
 
 	const refresh = oneAtATime(async () => {
-		details = await ask("run", { run: id });
+		if (version !== null) details = await ask("run", { run: id });
 		version = details.version;
 		range.last = details.last_step ?? 1;
 		drawHead();
