@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, TypeAlias, runtime_checkable
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 __all__ = [
     "AppendStore",
@@ -142,7 +142,8 @@ def open_store(uri: str | os.PathLike[str]) -> Store:
     if not text.isprintable():
         raise ValueError(f"{text[:120]!r} has a control character; give a path without it")
     if not found:
-        scheme, text = "file", f"file://{os.path.abspath(text)}"  # noqa: PTH100 - "~" stays a name
+        path = os.path.abspath(text)  # noqa: PTH100 - "~" stays a name
+        scheme, text = "file", f"file://{quote(path, errors='surrogateescape')}"
     if scheme not in _STORES:
         known = ", ".join(f"{name}://" for name in _STORES)
         raise ValueError(

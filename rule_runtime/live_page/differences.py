@@ -37,7 +37,8 @@ def differing_arguments(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
         arguments = row.get("arguments") or {}
         of_script = values[arguments.get("script", "")]
         differs = {name: text for name, text in arguments.items() if len(of_script[name]) > 1}
-        found.append({**row, "differs": differs})
+        shown = {name: value for name, value in row.items() if name != "arguments"}
+        found.append({**shown, "differs": differs})
     return found
 
 

@@ -91,6 +91,8 @@ class OpenedRun:
         self._seen: set[str] = set()
         self._unread: dict[str, str] = {}
         self._follower: RunFollower | None = None
+        self._evaluation: threading.Thread | None = None
+        self._evaluation_problem = ""
         self._verdicts_at = -_VERDICTS_S
 
     def look(self) -> bool:
@@ -102,7 +104,7 @@ class OpenedRun:
                 self._find_files()
                 self._read_files()
                 self._find_verdicts()
-                self.problem = ""
+                self.problem = self._evaluation_problem
             except (StorageError, FormatError, ValueError) as error:
                 self.problem = str(error)
             if self.problem != before[1]:
@@ -113,6 +115,18 @@ class OpenedRun:
         """Read the files of some workers, too."""
         with self.lock:
             self.wanted |= set(workers) & set(self.workers)
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether rules are being evaluated."""
+        return self._evaluation is not None and self._evaluation.is_alive()
+
+    def _evaluate(self, follower: RunFollower) -> None:
+        try:
+            follower.look()
+            self._evaluation_problem = ""
+        except (StorageError, FormatError, ValueError) as error:
+            self._evaluation_problem = str(error)
 
     def _find_run(self) -> None:
         run = current_run_of(self.store)
@@ -194,7 +208,11 @@ class OpenedRun:
         if self._follower is None and (self._are_named or not verdicts):
             self._follower = RunFollower(self.store, self._rules(self.store))
         if self._follower is not None:
-            self._follower.look()
+            if not self.is_evaluating:
+                # Evaluating many files takes long: it delays neither charts nor the server's end.
+                work = (self._follower,)
+                self._evaluation = threading.Thread(target=self._evaluate, args=work, daemon=True)
+                self._evaluation.start()
             verdicts = self._follower.verdicts
         if verdicts != self.verdicts or had_ended != self.has_ended:
             with self.lock:

@@ -22,7 +22,7 @@ require_extra("ui", "the page over all runs", "starlette", "uvicorn")
 
 import uvicorn  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
-from starlette.responses import FileResponse, Response, StreamingResponse  # noqa: E402
+from starlette.responses import Response, StreamingResponse  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
 from rule_runtime.live_page import run_data  # noqa: E402
@@ -67,8 +67,8 @@ class RunsPage:
     def __init__(self, runs: WatchedRuns) -> None:
         self._runs = runs
         self._files = {
-            f"/{path.relative_to(_STATIC).as_posix()}": path
-            for path in sorted(_STATIC.rglob("*"))
+            f"/{path.relative_to(_STATIC).as_posix()}": (path.read_bytes(), _TYPES[path.suffix])
+            for path in _STATIC.rglob("*")
             if path.suffix in _TYPES
         }
 
@@ -102,10 +102,11 @@ class RunsPage:
                 await following
 
     async def _file(self, request: Request) -> Response:
-        path = self._files.get("/index.html" if request.url.path == "/" else request.url.path)
-        if path is None:
+        path = "/index.html" if request.url.path == "/" else request.url.path
+        if path not in self._files:
             return Response("there is no such page\n", 404, _HEADERS, "text/plain")
-        return FileResponse(path, headers=_HEADERS, media_type=_TYPES[path.suffix])
+        content, kind = self._files[path]
+        return Response(content, headers=_HEADERS, media_type=kind)
 
     async def _events(self, request: Request) -> Response:
         names = request.query_params.getlist("run")

@@ -20,6 +20,7 @@ from hook_layer.storage.base import (
     CreateStore,
     ObjectNotFoundError,
     StoreRefusedError,
+    path_or_uri,
 )
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
@@ -255,6 +256,15 @@ def test_open_store_knows_paths_and_uris(tmp_path: Path) -> None:
     assert open_store(f" {tmp_path} ").uri == f"file://{tmp_path}/"
     open_store("memory://shared").put("a", b"x")
     assert open_store("memory://shared/").get("a") == b"x"
+
+
+@pytest.mark.parametrize("name", ["a#1", "a?b", "a%41", "a&b +c", "\u202e"])
+def test_a_path_with_characters_of_uris_is_that_folder(tmp_path: Path, name: str) -> None:
+    store = open_store(tmp_path / name)
+    store.put("key", b"1")
+    assert (tmp_path / name / "key").read_bytes() == b"1"
+    assert open_store(store.uri).get("key") == b"1"
+    assert path_or_uri(store) == str(tmp_path / name)
 
 
 def test_open_store_refuses_what_it_does_not_know() -> None:

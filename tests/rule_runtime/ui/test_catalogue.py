@@ -62,6 +62,13 @@ def test_a_row_says_what_a_run_was(tmp_path: Path) -> None:
     assert "step 2" in row["diagnosis"]
 
 
+def test_a_row_of_the_list_has_few_bytes(tmp_path: Path) -> None:
+    for number in range(30):
+        write_run(tmp_path / f"run-{number}", [1.0])
+    rows = differing_arguments(list(scanned(tmp_path).rows.values()))
+    assert len(json.dumps(rows)) < 30 * 600, "thousands of runs are listed at once"
+
+
 def test_only_changed_runs_are_read_again(tmp_path: Path) -> None:
     builders = [write_run(tmp_path / name, [1.0, 2.0]) for name in "abc"]
     catalogue = scanned(tmp_path)

@@ -38,9 +38,11 @@ def opened(store: Any) -> OpenedRun:
 
 
 def read(run: OpenedRun) -> None:
+    """Read all of a run, and evaluate it."""
     run.look()
-    while run.num_unread:
+    while run.num_unread or run.is_evaluating:
         run.look()
+    run.look()
 
 
 def curve(run: OpenedRun, tensor: str, shown: Range = WHOLE, **chosen: Any) -> dict[str, Any]:
@@ -171,3 +173,17 @@ def test_files_of_the_original_client_are_shown() -> None:
     for step in range(3):
         builder.step(step, {"loss": np.float32(step)})
     assert curve(opened(builder.store), "loss")["low"] == [0, 1, 2]
+
+
+def test_bytes_of_a_curve_depend_on_the_width_not_on_the_steps() -> None:
+    builder = builder_in(MemoryStore())
+    for step in range(600):
+        builder.step(step, {"loss": np.float32(1 / (step + 3))}, save_values=False)
+    run = opened(builder.store)
+    sizes = {}
+    for width in (50, 100, 200):
+        found = curve(run, "loss", Range(-1, 1e9, width))
+        assert len(found["steps"]) == width
+        sizes[width] = len(json.dumps(found))
+    assert sizes[200] < 200 * 40
+    assert sizes[50] < sizes[100] < sizes[200]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.embedded.result_writer import ResultWriter
@@ -151,6 +151,27 @@ def test_charts_zoom_together_and_show_all_again(browser: Browser, address: str)
         watched.check()
 
 
+def test_a_zoom_asks_once_for_each_chart_and_gets_few_bytes(browser: Browser, address: str) -> None:
+    with watched_page(browser, width=1280) as watched:
+        page = watched.page
+        asked: list[Request] = []
+        page.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - not built in
+        open_run(page, address, "good")
+        expect(page.locator("canvas[role=img]")).to_be_visible()
+        page.wait_for_load_state("load")
+        assert len(asked) <= 13 + 6 + 8, "files of the page, the list, and what the run asks for"
+        page.wait_for_selector(".state.live")
+        del asked[:]
+        page.get_by_role("group", name="Chart of Losses").focus()
+        with page.expect_response("**/api/map?**"):
+            page.keyboard.press("+")
+        questions = [request.url.partition("/api/")[2].partition("?")[0] for request in asked]
+        assert sorted(questions) == ["curves", "curves", "map", "system"]
+        assert all("first=9&last=30" in request.url for request in asked)
+        answers = [request.response() for request in asked]
+        assert sum(len(answer.body()) for answer in answers if answer) < 20_000
+
+
 def test_rows_are_found_filtered_and_sorted_by_keyboard(browser: Browser, address: str) -> None:
     with watched_page(browser, width=1280) as watched:
         page = watched.page
@@ -180,6 +201,29 @@ def test_texts_of_files_stay_texts(browser: Browser, address: str) -> None:
         expect(page.locator("pre")).to_contain_text(HOSTILE)
         expect(page.locator("main")).to_contain_text(f"--note {HOSTILE}")
         assert page.locator("main img, main script, main iframe").count() == 0
+        watched.check()
+
+
+def test_odd_names_and_numbers_that_are_all_bad_are_shown(browser: Browser, tmp_path: Path) -> None:
+    name = "<b>&#1?%41+ \u202e"
+    bad = np.full(3, -np.inf)
+    write_run(tmp_path / name, [np.inf, np.nan, -np.inf], **{"gradient/<i>": bad, "<i>": bad}).end()
+    write_run(tmp_path / "other", [3e38, -3e38, 0.0])
+    with served(tmp_path) as (_, port), watched_page(browser, width=PHONE) as watched:
+        page = watched.page
+        page.goto(f"http://127.0.0.1:{port}/")
+        expect(page.locator(".bad-number").first).to_have_text("not finite")
+        for box in page.locator(".runs input").all():
+            box.check()
+        page.get_by_role("button", name="Compare 2 runs").click()
+        page.wait_for_selector(".chart-box:visible .u-over")
+        page.get_by_role("link", name=name).click()
+        page.wait_for_selector(".card")
+        page.get_by_label("Search layers and tensors").fill("<i>")
+        page.locator(".found button").first.click()
+        page.get_by_label("Log scale").check()
+        expect(page.locator(".chips")).to_contain_text("<i>")
+        assert page.locator("h1").inner_text() == name
         watched.check()
 
 
