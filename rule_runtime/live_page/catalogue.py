@@ -14,6 +14,7 @@ from typing import Any, Final
 from hook_layer.format.errors import FormatError
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE
+from hook_layer.storage.base import open_store, path_or_uri
 from rule_runtime.engine.result_file import RESULTS_PREFIX
 from rule_runtime.live_page.run_summary import run_summary
 from rule_runtime.trial.sessions import runs_at
@@ -108,7 +109,7 @@ class Catalogue:
             self.problem = str(error)
 
     def _below(self) -> Iterator[Place]:
-        root = Path(self.root.removeprefix("file://")).absolute()
+        root = Path(path_or_uri(open_store(self.root)))
         if not root.is_dir():
             raise ValueError(f"{root}: there is no such folder")
         began, num_folders, unreadable = time.monotonic(), 0, 0

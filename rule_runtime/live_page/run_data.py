@@ -6,19 +6,25 @@ Shape legend: C = columns of a picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import open_store, path_or_uri
 from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.live_page.catalogue import Place
 from rule_runtime.live_page.opened_run import OpenedRun
 from rule_runtime.live_page.run_columns import STATISTICS
-from rule_runtime.live_page.run_files import console_output, read_environment, system_curves
+from rule_runtime.live_page.run_files import (
+    console_output,
+    plain,
+    read_environment,
+    system_curves,
+)
 from rule_runtime.live_page.run_summary import session_and_run, state_of
 from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.job_verdicts import JobVerdict
@@ -63,7 +69,11 @@ class Range:
 
 def details(run: OpenedRun, place: Place) -> dict[str, Any]:
     """Return everything of a run but its curves."""
-    session, of_session = session_and_run(place)
+    session, of_session, notes = None, None, _notes(run)
+    try:
+        session, of_session = session_and_run(place)
+    except FormatError as error:
+        notes.append(str(error))
     stores = [open_store(place.session)] if place.session else []
     with run.lock:
         found = [each for each in run.verdicts if each.status is RuleStatus.ISSUES_FOUND]
@@ -76,7 +86,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "stopped": None if stop is None else stop.reason,
             "details": of_session.details if of_session else None,
             "problem": run.problem,
-            "notes": _notes(run),
+            "notes": notes,
             "steps": len(run.steps),
             "last_step": max(run.steps, default=None),
             "num_unread": run.num_unread,
@@ -87,7 +97,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "num_tensors": len(_names(run)),
             "diagnosis": _diagnosis(found),
             "verdicts": [_verdict(each) for each in run.verdicts],
-            "environment": clean(read_environment([*stores, run.store])),
+            "environment": read_environment([*stores, run.store]),
             "console": console_output(stores[0] if stores else run.store),
         }
 
@@ -186,16 +196,6 @@ def _has_value(file: StepFile, tensor: str, worker: str) -> bool:
     return any(row.name == tensor for row in locations)
 
 
-def clean(value: Any) -> Any:
-    """Return JSON of a file without numbers that JSON lacks."""
-    if isinstance(value, Mapping):
-        return {str(name): clean(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean(each) for each in value]
-    is_bad = isinstance(value, float) and not math.isfinite(value)
-    return str(value) if is_bad else value
-
-
 def _norms(run: OpenedRun, worker: str, shown: Range) -> list[StepNorms]:
     """Return the norms of a worker's training steps in a range, in step order."""
     l2, low = STATISTICS.index("l2"), STATISTICS.index("min")
@@ -257,7 +257,7 @@ def _verdict(verdict: JobVerdict) -> dict[str, Any]:
         "details": verdict.details,
         "summary": verdict.summary,
         "advice": verdict.advice,
-        "evidence": None if found is None else clean(found.to_json()),
+        "evidence": None if found is None else plain(found.to_json()),
         "step": None if found is None else found.first_step,
     }
 

@@ -18,7 +18,7 @@ from rule_runtime.embedded.system_metrics import SYSTEM_METRICS_FILE
 from rule_runtime.live_page.run_columns import RunColumns
 from rule_runtime.reporting.pixel_columns import Points
 
-__all__ = ["console_output", "read_environment", "system_curves"]
+__all__ = ["console_output", "plain", "read_environment", "system_curves"]
 
 _MAX_ENVIRONMENT_BYTES: Final = 1 << 20
 _MAX_CONSOLE_BYTES: Final = 1 << 20
@@ -41,11 +41,23 @@ def read_environment(stores: Sequence[Store]) -> dict[str, Any]:
             data = store.get(ENVIRONMENT_FILE, 0, _MAX_ENVIRONMENT_BYTES + 1)
             limit = _MAX_ENVIRONMENT_BYTES
             found |= load_object(data, file=ENVIRONMENT_FILE, error=FormatError, max_bytes=limit)
-    known = {name: found[name] for name in _FACTS if found.get(name) not in (None, [], "")}
-    packages = found.get("Packages")
+    known = {name: plain(found[name]) for name in _FACTS if found.get(name) not in (None, [], "")}
+    packages = plain(found.get("Packages"))
     if isinstance(packages, dict):
-        known["Packages"] = {str(name): str(version) for name, version in packages.items()}
+        known["Packages"] = {name: str(version) for name, version in packages.items()}
     return known
+
+
+def plain(value: Any, depth: int = 2) -> Any:
+    """Return JSON of a file without numbers that JSON lacks, and without deeper levels."""
+    if isinstance(value, Mapping) and depth:
+        return {str(name): plain(each, depth - 1) for name, each in value.items()}
+    if isinstance(value, list) and depth:
+        return [plain(each, depth - 1) for each in value]
+    is_number = isinstance(value, float) and math.isfinite(value)
+    if value is None or is_number or isinstance(value, (str, int)):
+        return value
+    return str(value) if isinstance(value, float) else "\u2026"
 
 
 def console_output(store: Store) -> str:

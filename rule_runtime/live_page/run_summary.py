@@ -51,8 +51,8 @@ def run_summary(place: Place) -> dict[str, Any]:
         script = _script(given)
         shown = " ".join([PurePosixPath(given[script]).name, *given[script + 1 :]]) if given else ""
         row |= {"command": shown, "arguments": arguments_of(given)}
-        row |= {"commit": git.get("Commit") if isinstance(git, dict) else None}
-        row |= {"is_dirty": bool(git.get("IsDirty")) if isinstance(git, dict) else False}
+        facts = git if isinstance(git, dict) else {}
+        row |= {"commit": str(facts.get("Commit") or ""), "is_dirty": bool(facts.get("IsDirty"))}
         row |= _verdicts(stored_verdicts(store.uri, None if job is None else job.run_id))
         row |= _losses(store, None if job is None else job.run_id)
         marker = read_end_marker(store)

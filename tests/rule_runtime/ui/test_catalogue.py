@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import numpy as np
 import pytest
 
 from hook_layer.format.session_file import SessionFile, SessionRun
+from hook_layer.storage.base import open_store
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.live_page.catalogue import Catalogue
 from rule_runtime.live_page.differences import differing_arguments
+from rule_runtime.live_page.opened_run import OpenedRun
+from rule_runtime.live_page.run_data import Range, details, system
 from rule_runtime.live_page.run_summary import arguments_of
-from tests.rule_runtime.ui.test_server import write_run
+from tests.rule_runtime.ui.test_server import write_run, write_run_in
 
 
 def scanned(root: Path) -> Catalogue:
@@ -91,6 +95,10 @@ def test_only_changed_runs_are_read_again(tmp_path: Path) -> None:
         ("session.json", b'{"SchemaVersion": 99}'),
         ("job.json", b"\xff" * 100),
         ("environment.json", b'{"Command": {"a": NaN}, "Git": 7, "Packages": [1]}'),
+        (
+            "environment.json",
+            b'{"Git": {"Commit": [1e999]}, "Host": ' + b"[" * 500 + b"]" * 501 + b"}",
+        ),
         ("system_metrics.jsonl", b'{"Time": "x"}\n[]\n{"Time": 1e999, "Gpus": {"a": 1}}\n{'),
         ("training_job_end.ts", b"?"),
     ],
@@ -104,6 +112,21 @@ def test_a_damaged_file_hides_no_other_run(tmp_path: Path, name: str, content: b
     assert all(row["is_read"] for row in catalogue.rows.values())
     json.dumps(list(catalogue.rows.values()), allow_nan=False)
     assert bool(catalogue.rows["a"]["problem"]) == (name == "session.json")
+    run = OpenedRun(open_store(tmp_path / "b"), lambda _: [])
+    place = replace(catalogue.places["b"], session=str(tmp_path / "a"))
+    json.dumps(details(run, place), allow_nan=False)
+    json.dumps(system(run, place, Range(0, 1, 1)), allow_nan=False)
+
+
+def test_a_bucket_has_the_runs_of_one_session() -> None:
+    builder = write_run_in(open_store("memory://ui-session/run-1/"), "run", [2.0])
+    run = SessionRun("run-1", builder.store.uri, "run-1", "2026-11-21T10:00:00Z", 1)
+    session = SessionFile(("train.py",), "/x", "2026-11-21T10:00:00Z", (run,))
+    open_store("memory://ui-session").put("session.json", session.encode())
+    catalogue = Catalogue("memory://ui-session")
+    assert catalogue.scan(10)
+    assert catalogue.rows["run-1"]["last_loss"] == 2.0
+    assert catalogue.rows["run-1"]["command"] == "train.py"
 
 
 def test_folders_that_are_no_runs_are_ignored(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 import rule_runtime.live_page
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
 from rule_runtime.live_page.access import AllowedHosts, is_loopback
 from rule_runtime.testing import TrialBuilder
@@ -56,8 +57,12 @@ def served(root: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str],
 
 def write_run(root: Path, losses: list[float], **tensors: Any) -> TrialBuilder:
     """Write a run of a few steps; arrays are saved at each step."""
-    builder = TrialBuilder(LocalStore(root))
-    job = JobFile(root.name, "run-1", "local", "2026-11-21T10:00:00Z")
+    return write_run_in(LocalStore(root), root.name, losses, **tensors)
+
+
+def write_run_in(store: Store, name: str, losses: list[float], **tensors: Any) -> TrialBuilder:
+    builder = TrialBuilder(store)
+    job = JobFile(name, "run-1", "local", "2026-11-21T10:00:00Z")
     builder.store.put(JOB_FILE, job.encode())
     builder.collections(losses=("Loss_output",))
     for step, loss in enumerate(losses):
