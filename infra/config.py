@@ -84,10 +84,12 @@ class StepwatchConfig:
     `tools/settings_documentation.py` writes these lines into docs/reference/stack.md.
 
     Attributes:
-        rules: The deployed rules. Each becomes one queue and one function. A pack (`recommended` or
+        rules: The deployed rules. A pack (`recommended` or
             `original`), names, an object of names and parameters, a list of these, or
             `DebugRuleConfiguration` objects; also as JSON text. `rule_to_invoke` names the rule if
             the key is another name. Parameters next to a pack override the pack's.
+        evaluators: `per_rule`: a queue and a function for each rule. `grouped`: one queue and one
+            function for all built-in rules, which costs less. Custom rules stay apart.
         per_job_rules: Whether jobs may bring rules of their own in `job.json`. They share one queue
             and one function.
         custom_rules: Python files that jobs may use as `Rule.custom`: an object of keys and their
@@ -152,6 +154,7 @@ class StepwatchConfig:
     """
 
     rules: Annotated[tuple[RuleConfiguration, ...], read_rules]
+    evaluators: Annotated[str, read_choice("per_rule", "grouped")] = "per_rule"
     per_job_rules: Annotated[bool, read_flag] = True
     custom_rules: Annotated[tuple[CustomRuleFile, ...], read_custom_rules] = ()
     custom_rule_bucket: Annotated[str | None, read_text(*patterns.EXISTING_BUCKET_NAME)] = None
@@ -208,6 +211,11 @@ class StepwatchConfig:
     def has_canary(self) -> bool:
         """Whether new versions of functions get few events at first."""
         return self.stage != EPHEMERAL_STAGE if self.canary is None else self.canary
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether one function evaluates all built-in rules."""
+        return self.evaluators == "grouped"
 
     @property
     def retains_data(self) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "RuleCheckError",
     "RuleConfiguration",
     "RulePack",
+    "grouped_rules",
     "pack_of",
     "query_rules",
     "read_rules",
@@ -68,6 +69,24 @@ class RuleConfiguration:
     def environment_value(self) -> str:
         """Return the JSON object with the evaluator's rule and parameters."""
         return json.dumps({"rule_to_invoke": self.rule_to_invoke, **self.parameters})
+
+
+def grouped_rules(rules: Sequence[RuleConfiguration]) -> str:
+    """Return the JSON object of rules and their parameters for the function that has them all."""
+    return json.dumps(
+        {
+            rule.name: {
+                **(
+                    {}
+                    if rule.rule_to_invoke == rule.name
+                    else {"rule_to_invoke": rule.rule_to_invoke}
+                ),
+                **rule.parameters,
+            }
+            for rule in rules
+        },
+        separators=(",", ":"),
+    )
 
 
 RulePack: TypeAlias = Mapping[str, Mapping[str, Any]]

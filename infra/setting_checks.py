@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.custom_rule_settings import as_json
+from infra.rule_settings import grouped_rules
 from infra.setting_patterns import TAG_NAME, TAG_VALUE
 from infra.settings import SettingError, nearest_name
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
@@ -30,6 +31,8 @@ LONGEST_BUCKET_NAME = 63
 
 MAX_RULE_LIST_BYTES = 3300
 """Maximum size of the longest rule list, of the 4096 bytes that Lambda allows for variables."""
+MAX_GROUPED_RULES_BYTES = 2300
+"""Maximum size of the rules of one function; the rest is for buckets, custom rules and URLs."""
 LISTED_RULE_BYTES = len('"": "", ')
 """Size of a rule in that list, besides its name."""
 MAX_SHORT_NAME = 49
@@ -129,6 +132,16 @@ def _too_many_buckets(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _too_many_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
+    if values.get("evaluators") == "grouped":
+        rules = values.get("rules", ())
+        size = len(grouped_rules(rules)) + sum(len(rule.name) + 1 for rule in rules)
+        if size > MAX_GROUPED_RULES_BYTES:
+            allowed = (
+                "fewer rules or parameters: their list does not fit into a function's environment; "
+                f"deploy some of them under another {PREFIX}stage"
+            )
+            yield wrong("rules", f"{len(rule_names)} rules", SettingError(allowed))
+        return
     # The placeholders are listed with names of queues, too; unused ones need little room.
     listed = [LISTED_RULE_BYTES + len(name) for name in rule_names]
     listed += [LISTED_QUEUE_BYTES for name in rule_names if len(name) > MAX_SHORT_NAME]

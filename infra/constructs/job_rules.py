@@ -1,4 +1,4 @@
-"""Evaluators for rules that jobs configure: one for built-in rules, one for custom code."""
+"""Evaluators of several rules: one for built-in rules, one for custom code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from infra.constructs.function import FunctionSource
 from infra.constructs.removal import removal_of
 from infra.constructs.rule_evaluation import Evaluated, RuleEvaluation
 from infra.custom_rule_settings import as_json
+from infra.rule_settings import grouped_rules
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 
@@ -37,9 +38,10 @@ class JobRules(Construct):
         config = source.config
         self.bucket = self._bucket(source, access_logs) if config.custom_rules else None
         self.evaluations: dict[str, RuleEvaluation] = {}
-        if not config.per_job_rules:
+        if not (config.per_job_rules or config.is_grouped):
             return
-        self._add("BuiltIn", JOB_RULES, "rules that jobs configure", source)
+        title = "all built-in rules" if config.is_grouped else "rules that jobs configure"
+        self._add("BuiltIn", JOB_RULES, title, source)
         if self.bucket is None:
             return
         self._add("Custom", CUSTOM_RULES, "custom rules of the deployer", source)
@@ -52,8 +54,13 @@ class JobRules(Construct):
         config = source.config
         variables = {
             environment.RULE_CONFIGURATION_NAME: name,
-            environment.DEPLOYED_RULES: ",".join(rule.name for rule in config.rules),
+            environment.DEPLOYED_RULES: ",".join(
+                rule.name for rule in config.rules if config.per_job_rules
+            ),
         }
+        is_group = config.is_grouped and name == JOB_RULES
+        if is_group:
+            variables[environment.GROUPED_RULES] = grouped_rules(config.rules)
         if self.bucket is not None:
             # Both functions get the files, to agree on who evaluates a configuration.
             variables[environment.CUSTOM_RULE_BUCKET] = self.bucket.bucket_name
@@ -61,7 +68,8 @@ class JobRules(Construct):
         self.evaluations[name] = RuleEvaluation(
             self,
             id_,
-            evaluated=Evaluated(name.replace("#", "_"), title, variables),  # as no rule is called
+            # No rule has such a name.
+            evaluated=Evaluated(name.replace("#", "_"), title, variables, is_group=is_group),
             source=source,
         )
 

@@ -45,11 +45,15 @@ MAX_QUEUE_NAME = 80
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Subject of an evaluator: its name in resource names, and its title for people."""
+    """Subject of an evaluator: its name in resource names, and its title for people.
+
+    `is_group` says that the states of all its rules are one item.
+    """
 
     name: str
     title: str
     environment: Mapping[str, str]
+    is_group: bool = False
 
     @classmethod
     def of_rule(cls, rule: RuleConfiguration) -> Evaluated:
@@ -112,7 +116,7 @@ class RuleEvaluation(Construct):
             ),
             environment={**self._environment(config), **evaluated.environment},
         )
-        self._allow()
+        self._allow(evaluated)
         self._consume(config)
         self._subscribe(evaluated, source)
 
@@ -131,7 +135,7 @@ class RuleEvaluation(Construct):
             ),
         )
 
-    def _allow(self) -> None:
+    def _allow(self, evaluated: Evaluated) -> None:
         function = self.evaluator
         watched = function.watched
         watched.allow_objects(
@@ -156,11 +160,10 @@ class RuleEvaluation(Construct):
             "status.json in folders called rule-output can be written.",
         )
         watched.allow_listing(function)
-        watched.allow_items(
-            function,
-            ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-            partitions=OWN_PARTITIONS,
-        )
+        actions = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
+        if evaluated.is_group:  # which moves the items of single rules into its own
+            actions += ["dynamodb:DeleteItem", "dynamodb:Query"]
+        watched.allow_items(function, actions, partitions=OWN_PARTITIONS)
         allow_status_events(function, STATUS_DETAIL_TYPE)
         function.allow(
             [

@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.local.functions import ClientFactory
 from infra.rule_settings import query_rules
-from lambdas.contracts.environment import RULE_PARAMETERS
+from lambdas.contracts.environment import GROUPED_RULES, RULE_PARAMETERS
 
 __all__ = ["SAVE_INTERVAL", "write_hook_configuration"]
 
@@ -62,4 +62,6 @@ def _deployed_rules(client: ClientFactory) -> list[dict[str, Any]]:
             variables = function.get("Environment", {}).get("Variables", {})
             if parameters := variables.get(RULE_PARAMETERS):
                 found.append(json.loads(parameters))
+            grouped = json.loads(variables.get(GROUPED_RULES, "{}"))
+            found += [{"rule_to_invoke": name, **given} for name, given in grouped.items()]
     return found

@@ -91,7 +91,7 @@ class StepwatchStack(cdk.Stack):
             rule.name: RuleEvaluation(
                 self, f"Rule-{rule.name}", evaluated=Evaluated.of_rule(rule), source=source
             )
-            for rule in config.rules
+            for rule in (() if config.is_grouped else config.rules)
         } | self.job_rules.evaluations
         queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
         self.sweep = Sweep(self, "Sweep", queues=queues, source=source)
@@ -142,7 +142,7 @@ class StepwatchStack(cdk.Stack):
             evaluator = self.job_rules.evaluations[JOB_RULES].evaluator.function
             outputs["JobRulesFunctionName"] = (
                 evaluator.function_name,
-                "Function that evaluates the rules that jobs configure",
+                "Function that evaluates built-in rules without a function of their own",
             )
         if self.job_rules.bucket is not None:
             bucket_name = self.job_rules.bucket.bucket_name

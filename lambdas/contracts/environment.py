@@ -9,6 +9,7 @@ __all__ = [
     "CUSTOM_RULE_BUCKET",
     "DEPLOYED_RULES",
     "EVENT_BUS_NAME",
+    "GROUPED_RULES",
     "MAX_SILENCE_S",
     "METRICS_NAMESPACE",
     "NOTIFY_NOT_JUDGED",
@@ -49,6 +50,13 @@ For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`.
 DEPLOYED_RULES: Final = "STEPWATCH_DEPLOYED_RULES"
 """evaluate_rule (for rules that jobs configure) and stop_job: comma-separated names of the rules
 with functions of their own."""
+
+GROUPED_RULES: Final = "STEPWATCH_GROUPED_RULES"
+"""evaluate_rule (for all built-in rules): JSON object, configuration name of a deployed rule -> its
+parameters as an object of strings. `rule_to_invoke` is omitted if it is the name.
+
+Not set: each deployed rule has a function of its own.
+"""
 
 CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
 """evaluate_rule, likewise: the bucket of the deployer's own rules; not set: jobs can use none."""

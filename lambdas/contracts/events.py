@@ -13,9 +13,11 @@ __all__ = [
     "JOB_RULES",
     "JOB_SUMMARY_DETAIL_TYPE",
     "LIFE_SIGN_RULE",
+    "MAX_INDEX_LAG_S",
     "MAX_ROOT_BYTES",
     "NATIVE_SOURCE",
     "REGISTRATION_RULE",
+    "SEEN_AT_ATTRIBUTE",
     "STATE_PARTITION_KEY",
     "STATE_SORT_KEY",
     "STATE_TTL_ATTRIBUTE",
@@ -64,8 +66,9 @@ LIFE_SIGN_RULE: Final = "#life-sign"
 """Sort key of SageMaker's latest report on a job, in the partition of its registrations."""
 
 JOB_RULES: Final = "#job-rules"
-"""Placeholder for a rule's name: the evaluator of rules that jobs configure. Rule configuration
-names never begin with `#`."""
+"""Placeholder for a rule's name: the evaluator of built-in rules without a function of their own,
+and the sort key of the item with the states of all its rules. Rule configuration names never begin
+with `#`."""
 CUSTOM_RULES: Final = "#custom-rules"
 """The same for the evaluator that runs the files in the deployer's bucket of rules."""
 
@@ -76,7 +79,13 @@ ACTIVE_ATTRIBUTE: Final = "active"
 """Set on evaluations that are not final, not ended or not announced."""
 ACTIVE: Final = "1"
 UPDATED_AT_ATTRIBUTE: Final = "updated_at"
-"""On evaluations: time when files of the run were last processed, milliseconds since the epoch."""
+"""On evaluations, the sort key of the index of active ones: time when files of the run were last
+processed, milliseconds since the epoch. It lags, because moving an entry of the index costs two
+writes to one partition."""
+SEEN_AT_ATTRIBUTE: Final = "seen_at"
+"""The same without a lag."""
+MAX_INDEX_LAG_S: Final = 30.0
+"""Maximum lag, seconds; half the interval of sweeps, so that no busy run looks silent to them."""
 ACTIVE_INDEX: Final = "active-updated_at"
 """The sparse index of the active evaluations, the longest silent first."""
 ACTIVE_INDEX_ATTRIBUTES: Final = ("status", "transition", "announced_transition", "ended")

@@ -1,14 +1,16 @@
-"""Records attempts at jobs, to detect jobs that make the process die.
+"""Records attempts at jobs and their rules, to detect those that make the process die.
 
-Each attempt at a job is recorded before it begins, and removed after it ends, with any result. A
-remaining record shows that a process ran out of memory or time. Attempts are recorded only for
-repeated deliveries, so that a normal batch costs nothing.
+Each attempt is recorded before it begins, and removed after it ends, with any result. A remaining
+record shows that a process ran out of memory or time. Attempts are recorded only for repeated
+deliveries, so that a normal batch costs nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lambdas.contracts.events import (
@@ -20,26 +22,54 @@ from lambdas.shared.items import Items, item_key
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-__all__ = ["Attempts", "DynamoAttempts"]
+__all__ = ["Attempts", "DynamoAttempts", "RuleAttempts", "recorded"]
 
 _RETENTION_S: Final = 24 * 3600
 """Seconds after the last write when the table deletes a record."""
 
 
 class Attempts(Protocol):
-    """The attempts of one function's evaluators."""
+    """The attempts of one function's evaluators at a job, or at one rule of it."""
 
-    def num_unfinished(self, root_uri: str) -> int:
+    def num_unfinished(self, root_uri: str, rule: str = "") -> int:
         """Return the number of unfinished attempts at the job below a root."""
         ...
 
-    def begin(self, root_uri: str) -> None:
+    def begin(self, root_uri: str, rule: str = "") -> None:
         """Record the beginning of an attempt."""
         ...
 
-    def end(self, root_uri: str) -> None:
-        """Remove all records of a root, because the process is alive."""
+    def end(self, root_uri: str, rule: str = "") -> None:
+        """Remove all records of an attempt, because the process is alive."""
         ...
+
+
+@dataclass(frozen=True)
+class RuleAttempts:
+    """Attempts at the rules of one job."""
+
+    attempts: Attempts
+    root_uri: str
+
+    def num_deaths(self, rule: str) -> int:
+        """Return how often the process ended while it evaluated a rule."""
+        return self.attempts.num_unfinished(self.root_uri, rule)
+
+    def of_rule(self, rule: str) -> AbstractContextManager[None]:
+        """Record an attempt at a rule; the record stays if the process dies."""
+        return recorded(self.attempts, self.root_uri, rule)
+
+
+@contextmanager
+def recorded(attempts: Attempts, root_uri: str, rule: str = "") -> Iterator[None]:
+    """Record an attempt; the record stays if the process dies."""
+    attempts.begin(root_uri, rule)
+    try:
+        yield
+    except Exception:
+        attempts.end(root_uri, rule)
+        raise
+    attempts.end(root_uri, rule)
 
 
 class DynamoAttempts:
@@ -63,23 +93,25 @@ class DynamoAttempts:
         self._rule = rule
         self._clock = clock
 
-    def num_unfinished(self, root_uri: str) -> int:
+    def num_unfinished(self, root_uri: str, rule: str = "") -> int:
         """Return the number of unfinished attempts at the job below a root."""
-        item = self._items.get(self._key(root_uri))
+        item = self._items.get(self._key(root_uri, rule))
         return int(item["unfinished"]["N"]) if "unfinished" in item else 0
 
-    def begin(self, root_uri: str) -> None:
+    def begin(self, root_uri: str, rule: str = "") -> None:
         """Record the beginning of an attempt."""
         expires_at = round(self._clock()) + _RETENTION_S
         self._items.update(
-            self._key(root_uri),
+            self._key(root_uri, rule),
             f"SET {STATE_TTL_ATTRIBUTE} = :expires ADD unfinished :one",
             ExpressionAttributeValues={":expires": {"N": str(expires_at)}, ":one": {"N": "1"}},
         )
 
-    def end(self, root_uri: str) -> None:
-        """Remove all records of a root, because the process is alive."""
-        self._items.update(self._key(root_uri), "REMOVE unfinished")
+    def end(self, root_uri: str, rule: str = "") -> None:
+        """Remove all records of an attempt, because the process is alive."""
+        self._items.update(self._key(root_uri, rule), "REMOVE unfinished")
 
-    def _key(self, root_uri: str) -> dict[str, Any]:
-        return item_key(attempts_partition(root_uri), self._rule)
+    def _key(self, root_uri: str, rule: str) -> dict[str, Any]:
+        return item_key(
+            attempts_partition(root_uri), f"{self._rule}/{rule}" if rule else self._rule
+        )

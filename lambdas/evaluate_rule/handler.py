@@ -21,7 +21,7 @@ from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import DeployedRule, RuleSource
+from lambdas.evaluate_rule.rules import BuiltInRules, DeployedRules, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared import clients
@@ -30,6 +30,7 @@ from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.rule_memory import RuleMemories
 from lambdas.shared.settings import EvaluateRuleSettings
+from lambdas.shared.state_groups import GroupTable, RuleItems, StateGroups
 from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.status_event import EventBridgeAnnouncer
 from lambdas.shared.wake import WakeQueue
@@ -63,7 +64,11 @@ def _service() -> EvaluateRuleService:
     return EvaluateRuleService(
         bucket_names=settings.tensor_bucket_names,
         jobs=JobEvaluation(
-            rule_source, JobRegistry(registrations, telemetry), _evaluation(rule_source), telemetry
+            rule_source,
+            JobRegistry(registrations, telemetry),
+            _evaluation(rule_source),
+            telemetry,
+            group="" if settings.grouped_rules is None else name,
         ),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
         open_store=_open_store,
@@ -75,13 +80,26 @@ def _rule_source() -> RuleSource:
     settings = _settings()
     name = settings.rule_configuration_name
     if name not in (JOB_RULES, CUSTOM_RULES):
-        return DeployedRule(name, settings.rule_parameters)
-    return JobRules(
+        return DeployedRules({name: settings.rule_parameters})
+    of_jobs = JobRules(
         settings.deployed_rules,
         settings.custom_rules,
         runs_files=name == CUSTOM_RULES,
         open_store=_open_store,
     )
+    if settings.grouped_rules is None:
+        return of_jobs
+    has_job_rules = bool(settings.deployed_rules)
+    return BuiltInRules(DeployedRules(settings.grouped_rules), of_jobs if has_job_rules else None)
+
+
+def _states() -> GroupTable:
+    settings = _settings()
+    client, table_name = clients.dynamodb(), settings.state_table_name
+    memories = RuleMemories(_open_store, table_name)
+    rule_items = DynamoStateTable(client, table_name, memories=memories)
+    groups = StateGroups(client, table_name, memories=memories, rule_items=rule_items)
+    return RuleItems(rule_items, groups) if settings.grouped_rules is None else groups
 
 
 def _evaluation(rule_source: RuleSource) -> RunEvaluation:
@@ -90,11 +108,7 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     queue = None if url is None else WakeQueue(clients.sqs, {name: url})
     return RunEvaluation(
         make_rule=rule_source.rule,
-        states=DynamoStateTable(
-            clients.dynamodb(),
-            settings.state_table_name,
-            memories=RuleMemories(_open_store, settings.state_table_name),
-        ),
+        states=_states(),
         announcer=EventBridgeAnnouncer(EventBus(clients.eventbridge, settings.event_bus_name)),
         results=ResultFiles(_open_store, telemetry),
         continuations=Continuations(name, queue, telemetry),

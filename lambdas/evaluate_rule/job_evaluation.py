@@ -16,10 +16,12 @@ from hook_layer.storage.small_files import read_small
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation, RunFiles
 from lambdas.shared.registration import RUN_ID
+from lambdas.shared.state_item import StateKey
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 
 if TYPE_CHECKING:
+    from lambdas.evaluate_rule.attempts import RuleAttempts
     from lambdas.evaluate_rule.job_registry import JobRegistry
     from lambdas.evaluate_rule.messages import TensorObject
     from lambdas.evaluate_rule.rules import RuleSource
@@ -52,6 +54,7 @@ class JobEvaluation:
         jobs: Registrations of the jobs by root.
         evaluation: Evaluates a rule over a run.
         telemetry: Logs and metrics.
+        group: Name of the item with the states of all rules; empty if each rule has its own.
         order: Chooses which of several rules is evaluated first.
     """
 
@@ -59,6 +62,7 @@ class JobEvaluation:
     jobs: JobRegistry
     evaluation: RunEvaluation
     telemetry: Telemetry
+    group: str = ""
     order: random.Random = field(default_factory=random.Random)
 
     def look_at(
@@ -67,6 +71,7 @@ class JobEvaluation:
         objects: Sequence[TensorObject],
         wakes: Sequence[Wake],
         budget: TimeBudget,
+        attempts: RuleAttempts | None = None,
     ) -> None:
         """Update the rules' states of a job.
 
@@ -75,6 +80,7 @@ class JobEvaluation:
             objects: New objects in it.
             wakes: Wakes for its runs.
             budget: The time budget.
+            attempts: Attempts at the rules, which are recorded; None for a first delivery.
 
         Raises:
             OutOfTimeError: Some objects or rules had no budget.
@@ -90,6 +96,7 @@ class JobEvaluation:
             if not wakes:
                 return
         wakes = [self._with_successor(store, wake) for wake in wakes]
+        self._retire(wakes)
         marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
         if has_marker and marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
@@ -99,6 +106,7 @@ class JobEvaluation:
             wakes=wakes,
             created_at=_newest(objects),
             budget=budget,
+            attempts=attempts,
         )
         keys = sorted(found.key for found in objects if not found.is_end_marker)
         for files, is_last in _portions(iter_step_files(store, keys)):
@@ -115,13 +123,16 @@ class JobEvaluation:
         for run, files in sorted(runs.items()):
             registration = self.jobs.of_run(store, run)
             rules = self._rules(registration, due, has_files=bool(files))
-            for number, rule in enumerate(rules):
+            groups = [(self.group, rules)] if self.group else [(rule, [rule]) for rule in rules]
+            is_due = bool(rules) or (bool(self.group) and run in due.runs)
+            for number, (name, of_group) in enumerate(groups if is_due else ()):
                 if number and not due.budget.may_go_on():
                     raise OutOfTimeError(f"no time for all rules of {store.uri}")
-                budget = due.budget.share(len(rules) - number)
-                found = RunFiles(store, registration, files, may_go_on=budget.may_go_on)
+                budget = due.budget.share(len(groups) - number)
+                found = RunFiles(store, registration, files, budget=budget, attempts=due.attempts)
+                found = due.completed(found, of_group) if is_last else found
                 with self.telemetry.job(registration.training_job_name, run):
-                    self.evaluation.look_at(rule, due.completed(found, rule) if is_last else found)
+                    self.evaluation.look_at(name, of_group, found)
 
     def _rules(self, job: Registration, due: _Due, *, has_files: bool) -> list[str]:
         """Return the due rules in varying order, so that none is always the last."""
@@ -132,6 +143,13 @@ class JobEvaluation:
         ordered = sorted(rules)
         self.order.shuffle(ordered)
         return ordered
+
+    def _retire(self, wakes: Iterable[Wake]) -> None:
+        """Remove items of rules whose states a group holds; a wake names the item it comes from."""
+        for wake in wakes:
+            if self.group and wake.rule:
+                key = StateKey(wake.root_uri, wake.run_id, wake.rule)
+                self.evaluation.retire(key, self.group)
 
     def _with_successor(self, store: Store, wake: Wake) -> Wake:
         """Return a wake; mark a silent run as ended if the job has a newer run."""
@@ -189,6 +207,7 @@ class _Due:
         wakes: Wakes for runs.
         created_at: Creation time of the newest object, seconds since the epoch.
         budget: The time budget.
+        attempts: Attempts at the rules.
     """
 
     marker: EndMarker | None
@@ -196,6 +215,7 @@ class _Due:
     wakes: Sequence[Wake]
     created_at: float | None
     budget: TimeBudget
+    attempts: RuleAttempts | None = None
 
     @property
     def runs(self) -> Iterable[str]:
@@ -214,10 +234,10 @@ class _Due:
         """Return the rules of a run that wakes name."""
         return {wake.rule for wake in self.wakes if wake.run_id == run and wake.rule}
 
-    def completed(self, found: RunFiles, rule: str) -> RunFiles:
-        """Return the new files of a run, with its end and the wake for a rule."""
+    def completed(self, found: RunFiles, rules: Sequence[str]) -> RunFiles:
+        """Return the new files of a run, with its end and the wake for a group of rules."""
         run = found.registration.run_id
-        wake = _merged(w for w in self.wakes if w.run_id == run and w.rule in ("", rule))
+        wake = _merged(w for w in self.wakes if w.run_id == run and w.rule in ("", *rules))
         is_marked = self.marker is not None and self.marker.run_id == run
         return replace(
             found,

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from lambdas.contracts.events import MAX_INDEX_LAG_S
 from lambdas.shared.state_item import num_seen
 from lambdas.shared.wake import WakeReason
 from rule_runtime.engine.evidence import completed_for_silence
@@ -24,6 +25,8 @@ _logger: Final = logging.getLogger(__name__)
 
 _CLOCKS_S: Final = 5.0
 """Maximum difference between the clocks of two functions, seconds."""
+_INACCURACY_S: Final = MAX_INDEX_LAG_S + _CLOCKS_S
+"""Maximum excess of the silence in a wake, seconds: the sweep reads it from the index."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class QuietRun:
             now: Seconds since the epoch.
         """
         silent_s = now - stored.updated_at_ms / 1000
-        if wake is None or not wake.silent_s or silent_s < wake.silent_s - _CLOCKS_S:
+        if wake is None or not wake.silent_s or silent_s < wake.silent_s - _INACCURACY_S:
             return cls()
         # The wake includes signs of life other than files.
         silent_s = min(silent_s, wake.silent_s)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_PARAMETERS_BYTES",
     "RULE_TO_INVOKE",
-    "DeployedRule",
+    "BuiltInRules",
+    "DeployedRules",
     "MadeRules",
     "RuleConfigurationError",
     "RuleSource",
@@ -103,42 +104,75 @@ def _identity(parameters: Mapping[str, Any]) -> str:
     return text
 
 
-class DeployedRule:
-    """The one rule of a function, with the deployment's parameters.
+class DeployedRules:
+    """Rules of the deployment.
 
     Args:
-        name: Configuration name of the rule.
-        parameters: The deployment's parameters, including `rule_to_invoke`.
+        parameters: The deployment's parameters of each rule by its configuration name, including
+            `rule_to_invoke`.
     """
 
-    def __init__(self, name: str, parameters: Mapping[str, str]) -> None:
-        self._name = name
+    def __init__(self, parameters: Mapping[str, Mapping[str, str]]) -> None:
         self._parameters = parameters
         self._made = MadeRules()
 
     def names(self, job: Registration) -> Sequence[str]:
-        """Return the rule's name if the job requests it."""
-        return (self._name,) if job.requests_rule(self._name) else ()
+        """Return the names of the rules that the job requests."""
+        return [name for name in self._parameters if job.requests_rule(name)]
 
     def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
-        """Return whether a wake names this rule."""
-        return name == self._name
+        """Return whether a wake names one of these rules."""
+        return name in self._parameters
 
     def rule(self, name: str, job: Registration) -> Rule:
-        """Return the rule; parameters of the job override those of the deployment.
+        """Return a rule; parameters of the job override those of the deployment.
 
         Raises:
             RuleConfigurationError: The parameters are invalid, or name another rule.
         """
         wanted = usable_parameters(job.asked(name))
-        return self._made.rule(wanted, lambda: self._make(wanted))
+        # The name is part of the identity: several rules may have the same parameters.
+        return self._made.rule({"": name, **wanted}, lambda: self._make(name, wanted))
 
-    def _make(self, wanted: Mapping[str, Any]) -> Rule:
-        deployed = self._parameters[RULE_TO_INVOKE]
+    def _make(self, name: str, wanted: Mapping[str, Any]) -> Rule:
+        deployed = self._parameters[name][RULE_TO_INVOKE]
         invoked = wanted.get(RULE_TO_INVOKE, deployed)
         if invoked != deployed:
             raise RuleConfigurationError(
-                f"the job configures {invoked!r:.80} under the name {self._name}, which this "
+                f"the job configures {invoked!r:.80} under the name {name}, which this "
                 f"deployment configures as {deployed}: use another RuleConfigurationName"
             )
-        return create_rule(deployed, {**self._parameters, **wanted})
+        return create_rule(deployed, {**self._parameters[name], **wanted})
+
+
+class BuiltInRules:
+    """All built-in rules: those of the deployment, and those that jobs configure.
+
+    Args:
+        deployed: The former.
+        of_jobs: The latter; None if jobs must not configure rules.
+    """
+
+    def __init__(self, deployed: RuleSource, of_jobs: RuleSource | None) -> None:
+        self._deployed = deployed
+        self._of_jobs = of_jobs
+
+    def names(self, job: Registration) -> Sequence[str]:
+        """Return the names of a job's rules."""
+        of_jobs = () if self._of_jobs is None else self._of_jobs.names(job)
+        return [*self._deployed.names(job), *of_jobs]
+
+    def includes(self, name: str, job: Registration) -> bool:
+        """Return whether a wake names one of these rules."""
+        is_jobs_own = self._of_jobs is not None and self._of_jobs.includes(name, job)
+        return is_jobs_own or self._deployed.includes(name, job)
+
+    def rule(self, name: str, job: Registration) -> Rule:
+        """Return a rule with the job's parameters.
+
+        Raises:
+            RuleConfigurationError: The rule does not exist, or its parameters are invalid.
+        """
+        if self._of_jobs is None or self._deployed.includes(name, job):
+            return self._deployed.rule(name, job)
+        return self._of_jobs.rule(name, job)

@@ -1,4 +1,4 @@
-"""Evaluates one rule for the jobs in a batch of messages, each job once.
+"""Evaluates rules for the jobs in a batch of messages, each job once.
 
 A job's files may be too much for the process: it runs out of memory or time, and all records of the
 batch are delivered again, including those of other jobs. So attempts at jobs with repeated records
@@ -10,11 +10,12 @@ evaluated one by one, the one with the fewest deaths first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from lambdas.evaluate_rule.attempts import RuleAttempts, recorded
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
 from lambdas.evaluate_rule.time_budget import TimeBudget
@@ -47,7 +48,7 @@ class _JobMessages:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRuleService:
-    """Evaluates the configured rule for batches of messages.
+    """Evaluates the function's rules for batches of messages.
 
     Attributes:
         bucket_names: Watched buckets.
@@ -144,9 +145,11 @@ class EvaluateRuleService:
     ) -> Exception | None:
         """Evaluate a job; return the error, if any."""
         try:
-            with self._attempt(root_uri) if messages.were_received else nullcontext():
+            is_repeated = messages.were_received
+            attempts = RuleAttempts(self.attempts, root_uri) if is_repeated else None
+            with recorded(self.attempts, root_uri) if is_repeated else nullcontext():
                 store = self.open_store(root_uri)
-                self.jobs.look_at(store, messages.objects, messages.wakes, budget)
+                self.jobs.look_at(store, messages.objects, messages.wakes, budget, attempts)
         except OutOfTimeError as error:
             self.telemetry.count("JobsPutOff")
             return error
@@ -155,17 +158,6 @@ class EvaluateRuleService:
             self.telemetry.error("job not evaluated", exception=error, debug_output_uri=root_uri)
             return error
         return None
-
-    @contextmanager
-    def _attempt(self, root_uri: str) -> Iterator[None]:
-        """Record an attempt; the record stays if the process dies."""
-        self.attempts.begin(root_uri)
-        try:
-            yield
-        except Exception:
-            self.attempts.end(root_uri)
-            raise
-        self.attempts.end(root_uri)
 
 
 def _receive_count(record: Mapping[str, Any]) -> int:

@@ -30,6 +30,8 @@ class TimeBudget:
         Args:
             num: Number of remaining turns.
         """
+        if num == 1:
+            return self
         left_ms = self.remaining_ms()
         if left_ms <= self.end_ms:
             return self

@@ -13,8 +13,8 @@ from lambdas.notify.service import NotifyService
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
+from lambdas.shared.run_states import RunStates
 from lambdas.shared.settings import NotifySettings
-from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.stop_table import StopTable
 
 __all__ = ["lambda_handler"]
@@ -33,7 +33,7 @@ def _service() -> NotifyService:
     table_name = settings.state_table_name
     return NotifyService(
         settings,
-        states=DynamoStateTable(clients.dynamodb(), table_name),
+        states=RunStates(clients.dynamodb(), table_name),
         registrations=RegistrationTable(clients.dynamodb(), table_name),
         stops=StopTable(clients.dynamodb(), table_name),
         sent=SentNotices(clients.dynamodb(), table_name),

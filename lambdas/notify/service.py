@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from lambdas.notify.sent_notices import SentNotices
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
+    from lambdas.shared.run_states import RunStates
     from lambdas.shared.settings import NotifySettings
-    from lambdas.shared.state_table import StateTable
     from lambdas.shared.stop_table import StopTable
     from rule_runtime.engine.state import EvaluationState
 
@@ -63,7 +63,7 @@ class NotifyService:
     """
 
     settings: NotifySettings
-    states: StateTable
+    states: RunStates
     registrations: RegistrationTable
     stops: StopTable
     sent: SentNotices
@@ -115,7 +115,7 @@ class NotifyService:
         job = self.registrations.get(name, root_uri) if root_uri else None
         stored = None
         if job is not None:
-            stored = self.states.load(StateKey(root_uri, change.run_id, change.rule))
+            stored = self.states.verdict(StateKey(root_uri, change.run_id, change.rule))
         if job is None or stored is None:
             self._refuse("neither a registered job nor its verdict confirm the event", change)
             return None

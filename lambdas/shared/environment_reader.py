@@ -164,15 +164,35 @@ class EnvironmentReader:
             self._problems.append(f"{name} lacks {_RULE_TO_INVOKE}")
         return value
 
+    def grouped_rules(self, name: str) -> dict[str, dict[str, str]] | None:
+        """Return the parameters of several rules, by name; None if the variable is not set."""
+        text = self._variables.get(name, "").strip()
+        if not text:
+            return None
+        value = _parsed(text)
+        if not isinstance(value, dict) or not all(map(_is_texts, value.values())):
+            self._problems.append(
+                f"{name} is {text[:80]!r}: a JSON object of such objects expected"
+            )
+            return {}
+        return {rule: {_RULE_TO_INVOKE: rule, **given} for rule, given in value.items()}
+
     def _json_texts(self, name: str, text: str) -> dict[str, str] | None:
         if not text:
             return None
-        try:
-            value: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            self._problems.append(f"{name} is not JSON: {error}")
-            return None
-        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-            self._problems.append(f"{name} is {text[:80]!r}: a JSON object of strings expected")
-            return None
-        return value
+        value = _parsed(text)
+        if _is_texts(value):
+            return dict(value)
+        self._problems.append(f"{name} is {text[:80]!r}: a JSON object of strings expected")
+        return None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())

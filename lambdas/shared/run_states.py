@@ -1,12 +1,19 @@
-"""Reads the states of all rules over a run from the table, without their memories."""
+"""Reads the states of rules over a run from the table, without large memories.
+
+A rule has its own item, or is in the item of a group. After a change of `stepwatch:evaluators` it
+may be in both: the later state counts, because no evaluator takes a transition back.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.contracts.events import JOB_RULES, STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.shared.group_item import DamagedGroupError, states_of_group
 from lambdas.shared.items import Items
-from lambdas.shared.state_item import StateKey, state_of
+from lambdas.shared.state_item import StateKey, StoredState, key_attributes, state_of, stored_state
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -17,7 +24,7 @@ __all__ = ["RunStates"]
 
 _ATTRIBUTES = (
     *("status", "transition", "announced_transition", "ended"),
-    *("blocked_by", "counts", "evidence"),
+    *("blocked_by", "counts", "evidence", "states", "version"),
 )
 
 
@@ -48,4 +55,43 @@ class RunStates:
             ExpressionAttributeNames={**names, "#run": STATE_PARTITION_KEY},
             ExpressionAttributeValues={":partition": {"S": StateKey(root_uri, run_id, "").run}},
         )
-        return {item[STATE_SORT_KEY]["S"]: state_of(item) for item in found}
+        states: dict[str, EvaluationState] = {}
+        for item in found:
+            for rule, state in _states(StateKey(root_uri, run_id, ""), item):
+                if rule not in states or _progress(state) > _progress(states[rule]):
+                    states[rule] = state
+        return states
+
+    def verdict(self, key: StateKey) -> StoredState | None:
+        """Return the state of one rule over a run; None if there is none.
+
+        Raises:
+            ClientError: The table failed.
+        """
+        own = self._items.get(key_attributes(key))
+        group = self._items.get(key_attributes(replace(key, rule=JOB_RULES)))
+        found = [stored_state(key, own)] if own else []
+        found += [s for s in _of_group(key, group or {}) if s.key.rule == key.rule]
+        return max(found, key=lambda stored: _progress(stored.state), default=None)
+
+
+def _states(run: StateKey, item: Mapping[str, Any]) -> Iterator[tuple[str, EvaluationState]]:
+    """Yield the rules of an item and their states."""
+    rule = item[STATE_SORT_KEY]["S"]
+    if rule == JOB_RULES:
+        yield from ((stored.key.rule, stored.state) for stored in _of_group(run, item))
+    else:
+        yield rule, state_of(item)
+
+
+def _of_group(run: StateKey, item: Mapping[str, Any]) -> Iterable[StoredState]:
+    """Return the states of an item; none of a damaged one, which its evaluator replaces."""
+    try:
+        return states_of_group(run, item).values() if item else ()
+    except DamagedGroupError:
+        return ()
+
+
+def _progress(state: EvaluationState) -> tuple[int, bool, int]:
+    """Return how far a state is, for comparison with another one of the same rule and run."""
+    return state.transition, state.ended, state.counts.evaluated

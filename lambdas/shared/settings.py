@@ -75,7 +75,9 @@ class EvaluateRuleSettings(_Settings):
         rule_parameters: The rule's parameters as strings, including `rule_to_invoke`; empty for
             such a function.
         event_bus_name: The bus for status events.
-        deployed_rules: Names of rules with their own functions; for such a function.
+        deployed_rules: Names of the deployed rules; for such a function.
+        grouped_rules: Parameters of the deployed rules that it evaluates itself, by their names;
+            None if each has its own function.
         custom_rules: Files of rules that jobs may use; likewise.
         queue_url: The function's own queue, for work that one call has no time for; None if the
             records themselves must be delivered again.
@@ -87,6 +89,7 @@ class EvaluateRuleSettings(_Settings):
     rule_parameters: Mapping[str, str]
     event_bus_name: str = "default"
     deployed_rules: frozenset[str] = frozenset()
+    grouped_rules: Mapping[str, Mapping[str, str]] | None = None
     custom_rules: CustomRules = field(default_factory=CustomRules)
     queue_url: str | None = None
     worker_wait_s: float = 600.0
@@ -102,6 +105,7 @@ class EvaluateRuleSettings(_Settings):
             **_watched(reader),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
             deployed_rules=reader.names(environment.DEPLOYED_RULES),
+            grouped_rules=reader.grouped_rules(environment.GROUPED_RULES),
             custom_rules=reader.custom_rules(
                 environment.CUSTOM_RULE_BUCKET, environment.CUSTOM_RULES
             ),

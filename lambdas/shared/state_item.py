@@ -11,6 +11,8 @@ from typing import Any, Final
 from lambdas.contracts.events import (
     ACTIVE,
     ACTIVE_ATTRIBUTE,
+    MAX_INDEX_LAG_S,
+    SEEN_AT_ATTRIBUTE,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
@@ -20,6 +22,7 @@ from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState, Progress
 
 __all__ = [
+    "DAMAGES",
     "MAX_INLINE_MEMORY_BYTES",
     "MAX_ITEM_BYTES",
     "MAX_MEMORY_BYTES",
@@ -31,7 +34,9 @@ __all__ = [
     "StoredState",
     "attributes_of",
     "compressed_memory",
+    "damaged_state",
     "decompressed_memory",
+    "index_time_ms",
     "key_attributes",
     "num_seen",
     "state_of",
@@ -51,7 +56,7 @@ RETENTION_S: Final = 90 * 24 * 3600
 """Seconds after the last write when the table deletes an item."""
 
 _ITEM_MARGIN_BYTES: Final = 4 * 1024  # attribute names, numbers and DynamoDB's overhead
-_DAMAGES: Final = (LookupError, TypeError, ValueError, RecursionError, zlib.error)
+DAMAGES: Final = (LookupError, TypeError, ValueError, RecursionError, zlib.error)
 """Errors of parsing an item that `attributes_of` did not make."""
 _MAX_REASON: Final = 400
 """Maximum characters of such an error; it can quote the item."""
@@ -67,9 +72,13 @@ class MemoryTooLargeError(ValueError):
         key: The state's key.
         size: Its size in bytes.
         allowed: Maximum size in bytes.
+
+    Attributes:
+        rule: Configuration name of the rule.
     """
 
     def __init__(self, key: StateKey, size: int, allowed: int = MAX_ITEM_BYTES) -> None:
+        self.rule = key.rule
         super().__init__(
             f"the state of {key.rule} takes {size} bytes, {allowed} are allowed: "
             "the rule keeps too much between steps; narrow its collections"
@@ -100,6 +109,7 @@ class StoredState:
         version: Increased by each write; 0 means that nothing is stored yet.
         status_changed_at_ms: Time of the last transition, milliseconds since the epoch.
         updated_at_ms: Time when files of the run were last processed, likewise.
+        indexed_at_ms: The same in the index of active evaluations, where it lags.
         memory_object: Key of the memory's object below the root; empty if the item contains the
             memory.
         note: Explanation for people of an unusual end; otherwise empty.
@@ -111,6 +121,7 @@ class StoredState:
     version: int = 0
     status_changed_at_ms: int = 0
     updated_at_ms: int = 0
+    indexed_at_ms: int = 0
     memory_object: str = ""
     note: str = ""
     is_damaged: bool = False
@@ -127,14 +138,27 @@ def successor(stored: StoredState, state: EvaluationState, now: float) -> Stored
     now_ms = round(now * 1000)
     has_changed = state.transition != stored.state.transition or not stored.version
     has_output = num_seen(state.progress) != num_seen(stored.state.progress)
+    updated_at_ms = now_ms if has_output or not stored.version else stored.updated_at_ms
     return replace(
         stored,
         state=replace(state, announced_transition=stored.state.announced_transition),
         version=stored.version + 1,
         is_damaged=False,
         status_changed_at_ms=now_ms if has_changed else stored.status_changed_at_ms,
-        updated_at_ms=now_ms if has_output or not stored.version else stored.updated_at_ms,
+        updated_at_ms=updated_at_ms,
+        indexed_at_ms=index_time_ms(stored.indexed_at_ms, updated_at_ms),
     )
+
+
+def index_time_ms(indexed_at_ms: int, updated_at_ms: int) -> int:
+    """Return the time of the last files for the index, where an entry moves only after a while.
+
+    Args:
+        indexed_at_ms: The time in the index, milliseconds since the epoch.
+        updated_at_ms: The exact time, likewise.
+    """
+    is_near = 0 <= updated_at_ms - indexed_at_ms < 1000 * MAX_INDEX_LAG_S
+    return indexed_at_ms if is_near else updated_at_ms
 
 
 def compressed_memory(stored: StoredState) -> bytes:
@@ -184,7 +208,8 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
         "ended": {"BOOL": saved.state.ended},
         "memory_version": {"N": str(saved.state.memory_version)},
         "status_changed_at": {"N": str(saved.status_changed_at_ms)},
-        UPDATED_AT_ATTRIBUTE: {"N": str(saved.updated_at_ms)},
+        UPDATED_AT_ATTRIBUTE: {"N": str(saved.indexed_at_ms)},
+        SEEN_AT_ATTRIBUTE: {"N": str(saved.updated_at_ms)},
         STATE_TTL_ATTRIBUTE: {"N": str(round(now) + RETENTION_S)},
         "progress": {"B": zlib.compress(_json(content["progress"]).encode(), level=6)},
     }
@@ -213,23 +238,32 @@ def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
             state=_state_of(item),
             version=int(item["version"]["N"]),
             status_changed_at_ms=int(item["status_changed_at"]["N"]),
-            updated_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
+            updated_at_ms=int(item.get(SEEN_AT_ATTRIBUTE, item[UPDATED_AT_ATTRIBUTE])["N"]),
+            indexed_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
             memory_object=item["memory_object"]["S"] if "memory_object" in item else "",
             note=item["note"]["S"] if "note" in item else "",
         )
-    except _DAMAGES as error:
+    except DAMAGES as error:
         return StoredState(key, _damaged(item, error), is_damaged=True)
 
 
-def _damaged(item: Mapping[str, Any], error: Exception) -> EvaluationState:
-    """Return the Error that replaces a damaged state; its run is not evaluated any further."""
-    try:
-        transition = int(item["transition"]["N"])
-    except _DAMAGES:
-        transition = 1
+def damaged_state(error: Exception, transition: int = 1) -> EvaluationState:
+    """Return the Error that replaces a damaged state; its run is not evaluated any further.
+
+    Args:
+        error: Why the state cannot be parsed.
+        transition: The last transition, if it is known.
+    """
     reason = f"its stored state is damaged: {type(error).__name__}: {error}"[:_MAX_REASON]
     initial = replace(EvaluationState.initial(), transition=transition)
     return replace(initial, blocked_by=reason, ended=True).with_status(RuleStatus.ERROR)
+
+
+def _damaged(item: Mapping[str, Any], error: Exception) -> EvaluationState:
+    try:
+        return damaged_state(error, int(item["transition"]["N"]))
+    except DAMAGES:
+        return damaged_state(error)
 
 
 def state_of(item: Mapping[str, Any]) -> EvaluationState:
@@ -239,7 +273,7 @@ def state_of(item: Mapping[str, Any]) -> EvaluationState:
     """
     try:
         return _state_of(item)
-    except _DAMAGES as error:
+    except DAMAGES as error:
         return _damaged(item, error)
 
 

@@ -217,7 +217,9 @@ class DynamoStateTable:
         # All names use placeholders, because `status` and `memory` are reserved words.
         names = {f"#{name}": name for name in (*attributes, *absent)}
         values = {f":{name}": value for name, value in attributes.items()}
-        values[":none"] = {"N": "0"}
+        # An item whose state was adopted from another one begins with announced transitions.
+        announced = 0 if expected.version else saved.state.announced_transition
+        values[":none"] = {"N": str(announced)}
         condition = "attribute_not_exists(version)"
         if expected.version:
             values[":expected"] = {"N": str(expected.version)}

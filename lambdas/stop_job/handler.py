@@ -16,7 +16,6 @@ from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.run_states import RunStates
 from lambdas.shared.settings import StopJobSettings
-from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.stop_table import StopTable
 from lambdas.stop_job.confirmation import StopConfirmation, is_confirmation_due
 from lambdas.stop_job.containers import BatchJobs, EcsTasks
@@ -59,7 +58,6 @@ def _service() -> _Services:
     )
     deciding = StopJobService(
         settings,
-        states=DynamoStateTable(clients.dynamodb(), table_name),
         runs=RunStates(clients.dynamodb(), table_name),
         registrations=registrations,
         stops=stops,

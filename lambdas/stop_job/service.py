@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lambdas.shared.registration import Registration, RegistrationTable
     from lambdas.shared.run_states import RunStates
     from lambdas.shared.settings import StopJobSettings
-    from lambdas.shared.state_table import StateTable
     from lambdas.shared.stop_table import StopTable, StopTarget
     from lambdas.stop_job.request import Finding, StopRequest
     from lambdas.stop_job.stopper import JobStopper
@@ -64,8 +63,7 @@ class StopJobService:
 
     Attributes:
         settings: The function's settings.
-        states: The evaluation states, which contain the verdicts.
-        runs: The same by run.
+        runs: The states of rules by run, which contain the verdicts.
         registrations: The registered jobs.
         stops: The requests to stop jobs.
         stopper: Sends stop requests.
@@ -73,7 +71,6 @@ class StopJobService:
     """
 
     settings: StopJobSettings
-    states: StateTable
     runs: RunStates
     registrations: RegistrationTable
     stops: StopTable
@@ -271,7 +268,7 @@ class StopJobService:
                 if not finding.rule:
                     continue
                 key = StateKey(registration.root_uri, registration.run_id, finding.rule)
-                stored = self.states.load(key)
+                stored = self.runs.verdict(key)
                 if stored is None or stored.state.status is not RuleStatus.ISSUES_FOUND:
                     continue
                 reasons.append(_reason(finding.rule, stored.state))

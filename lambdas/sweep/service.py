@@ -25,11 +25,13 @@ from lambdas.contracts.events import (
     ACTIVE,
     CUSTOM_RULES,
     JOB_RULES,
+    MAX_INDEX_LAG_S,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
 )
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.active_evaluations import ActiveEvaluation, BrokenItemError
+from rule_runtime.configuration.requested_rules import is_rule_name
 
 if TYPE_CHECKING:
     from lambdas.shared.items import Items
@@ -163,12 +165,13 @@ class SweepService:
         return [name for name in names if name in self.queue.rules]
 
     def _wake(self, found: ActiveEvaluation, quiet_s: float, sweep: _Sweep) -> Wake | None:
-        root_uri, run_id, rule = found.key.root_uri, found.key.run_id, found.key.rule
+        root_uri, run_id = found.key.root_uri, found.key.run_id
+        rule = found.key.rule if is_rule_name(found.key.rule) else ""  # a group: all its rules
         if found.has_ended or not found.is_announced:
             is_due = not found.is_announced or _is_due(quiet_s)
             return Wake(root_uri, run_id, WakeReason.SWEEP, rule=rule) if is_due else None
         silent_s = silence_of(found.updated_at, self._sign(root_uri, sweep), sweep.now)
-        excess_s = silent_s - self.max_silence_s
+        excess_s = silent_s - self.max_silence_s - MAX_INDEX_LAG_S
         if excess_s >= 0 and (_is_due(excess_s) or _is_due(silent_s)):
             return Wake(root_uri, run_id, WakeReason.SILENT, silent_s=silent_s, rule=rule)
         if _is_due(quiet_s):

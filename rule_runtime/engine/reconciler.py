@@ -28,7 +28,7 @@ class Reconciler:
     """Feeds the steps of one run to one rule.
 
     Args:
-        store: The trial's root.
+        source: The trial's root, or the reader of its steps that several rules share.
         rule: The rule.
         run: RunId of the run; None for the original client, which has none. Files of other runs in
             the same folder are ignored.
@@ -39,12 +39,17 @@ class Reconciler:
     """
 
     def __init__(
-        self, store: Store, rule: Rule, run: str | None, *, patience: Patience | None = None
+        self,
+        source: Store | StepReader,
+        rule: Rule,
+        run: str | None,
+        *,
+        patience: Patience | None = None,
     ) -> None:
         self._rule = rule
         self._run = run
         self._patience = patience or Patience()
-        self._reader = StepReader(store)
+        self._reader = source if isinstance(source, StepReader) else StepReader(source)
         self.has_more = False
 
     def advance(

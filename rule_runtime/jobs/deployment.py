@@ -37,6 +37,7 @@ _CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
 _NO_SUCH_STACK: Final = "ValidationError"
 _NOTIFY_FUNCTION: Final = "NotifyFunctionName"
 _JOB_RULES_FUNCTION: Final = "JobRulesFunctionName"
+_GROUPED_RULES: Final = "STEPWATCH_GROUPED_RULES"
 
 
 class DeploymentError(OSError):
@@ -115,6 +116,18 @@ class Deployment:
             DeploymentError: There is no deployment, or you may not describe its function.
         """
         return resolve_names(self._environment(_NOTIFY_FUNCTION).get(_LOG_GROUPS))
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """Names of the deployed rules.
+
+        Raises:
+            DeploymentError: There is no deployment, or you may not describe its functions.
+        """
+        own = tuple(name for name in self.log_groups if not name.startswith("#"))
+        if own or _JOB_RULES_FUNCTION not in self.outputs:
+            return own
+        return tuple(json.loads(self._environment(_JOB_RULES_FUNCTION).get(_GROUPED_RULES, "{}")))
 
     @cached_property
     def custom_rules(self) -> CustomRuleFiles:

@@ -439,8 +439,7 @@ class JobRules:
         if self._deployment is None:
             return ()
         try:
-            names = self._deployment.log_groups
+            return self._deployment.rules
         except DeploymentError as error:
             logger.warning("which rules are deployed is not known: %s", error)
-            return ()
-        return tuple(name for name in names if not name.startswith("#"))
+        return ()

@@ -13,10 +13,8 @@ from rule_runtime.trial.step_index import StepFileCache
 
 __all__ = ["SharedReads"]
 
-_KEPT_FILE_BYTES: Final = 64 << 20
-"""Bytes of parsed index files that are cached."""
 _KEPT_BYTES: Final = 64 << 20
-"""Bytes of other objects that are cached."""
+"""Bytes of parsed index files, and of other objects, that are cached by default."""
 _MAX_RANGES: Final = 4096
 _MAX_MISSING: Final = 4096
 _LISTED: Final = (INDEX_PREFIX, COLLECTIONS_PREFIX)
@@ -31,16 +29,21 @@ class SharedReads:
     its current state, not to follow one. The cache has a fixed size, and drops the least recently
     used objects. It is not thread-safe, except for reading ahead.
 
+    Args:
+        store: The store.
+        kept_bytes: Bytes of parsed index files, and as many of other objects, that are cached.
+
     Attributes:
         num_bytes_read: Number of bytes read from the store so far.
         step_files: The index files that were parsed.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, kept_bytes: int = _KEPT_BYTES) -> None:
         self._store = store
+        self._kept_bytes = kept_bytes
         self.num_bytes_read = 0
         self._listings: dict[str, _Listing] = {}
-        self.step_files = StepFileCache(_KEPT_FILE_BYTES)
+        self.step_files = StepFileCache(kept_bytes)
         self._ranges: OrderedDict[tuple[str, _Range], bytes] = OrderedDict()
         self._range_bytes = 0
         self._missing: dict[str, str] = {}
@@ -81,11 +84,11 @@ class SharedReads:
         return data
 
     def _keep(self, wanted: tuple[str, _Range], data: bytes) -> None:
-        if len(data) > _KEPT_BYTES // 4:  # one of these would evict all others
+        if len(data) > self._kept_bytes // 4:  # one of these would evict all others
             return
         self._ranges[wanted] = data
         self._range_bytes += len(data)
-        while self._range_bytes > _KEPT_BYTES or len(self._ranges) > _MAX_RANGES:
+        while self._range_bytes > self._kept_bytes or len(self._ranges) > _MAX_RANGES:
             _, oldest = self._ranges.popitem(last=False)
             self._range_bytes -= len(oldest)
 

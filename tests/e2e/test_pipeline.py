@@ -18,6 +18,9 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
+from lambdas.shared.run_states import RunStates
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from tests.tables import table
 
@@ -27,10 +30,13 @@ VANISHED_AT = 41
 WAIT_S = 240
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
+@pytest.fixture(scope="module", params=["per_rule", "grouped"])
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalTarget]:
     """The deployment; what a killed poller had taken comes back to its queue soon."""
     context = {
+        "stepwatch:evaluators": request.param,
         "stepwatch:rules": RULES,
         "stepwatch:stop_rules": [],
         "stepwatch:stop_policy": "watched",
@@ -101,14 +107,11 @@ class WatchedJob:
         self.builder.end()
 
 
-def state_items(target: LocalTarget, job: WatchedJob) -> dict[str, dict[str, Any]]:
-    """Return the state items of a job's run by rule."""
-    table = target.client("dynamodb").scan(TableName=target.outputs["StateTableName"])
-    items = [
-        {name: next(iter(value.values())) for name, value in item.items()}
-        for item in table["Items"]
-    ]
-    return {item["rule"]: item for item in items if item["run"] == f"{job.uri}#{job.run}"}
+def states_of(target: LocalTarget, job: WatchedJob) -> dict[str, EvaluationState]:
+    """Return the states of a job's run by rule."""
+    table = target.outputs["StateTableName"]
+    states = RunStates(target.client("dynamodb"), table)
+    return states.load(job.uri, job.run)
 
 
 def statuses_of(events: list[dict[str, Any]], job: WatchedJob) -> list[tuple[str, str, int | None]]:
@@ -221,9 +224,8 @@ def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
     target.poller.start()
     target.wait_idle(WAIT_S)
     assert sorted(set(statuses_of(subscriber(), job))) == VERDICTS
-    items = state_items(target, job)
-    for rule in RULES:
-        assert items[rule]["transition"] == items[rule]["announced_transition"]
+    states = states_of(target, job)
+    assert all(states[rule].is_announced for rule in RULES)
 
 
 def test_a_second_run_in_the_same_folder_is_judged_afresh(
@@ -284,7 +286,8 @@ def test_a_foreign_file_in_the_bucket_blocks_nobody(target: LocalTarget) -> None
     job.write_steps(0, 5)
     job.end()
     target.wait_idle(WAIT_S)
-    assert state_items(target, job)["VanishingGradient"]["status"] == "NoIssuesFound"
+    state = states_of(target, job)["VanishingGradient"]
+    assert state.status is RuleStatus.NO_ISSUES_FOUND
     assert dead_letters(target) == []
 
 

@@ -43,11 +43,12 @@ from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import DeployedRule, RuleSource
+from lambdas.evaluate_rule.rules import DeployedRules, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import Registration
+from lambdas.shared.state_groups import RuleItems
 from lambdas.shared.state_item import successor
 from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
 from lambdas.shared.status_event import status_detail
@@ -238,14 +239,14 @@ class MemoryAttempts:
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
 
-    def num_unfinished(self, root_uri: str) -> int:
-        return self.notes[root_uri]
+    def num_unfinished(self, root_uri: str, rule: str = "") -> int:
+        return self.notes[root_uri + rule]
 
-    def begin(self, root_uri: str) -> None:
-        self.notes[root_uri] += 1
+    def begin(self, root_uri: str, rule: str = "") -> None:
+        self.notes[root_uri + rule] += 1
 
-    def end(self, root_uri: str) -> None:
-        del self.notes[root_uri]
+    def end(self, root_uri: str, rule: str = "") -> None:
+        del self.notes[root_uri + rule]
 
 
 class MemoryAnnouncer:
@@ -281,10 +282,10 @@ class MemoryPipeline:
         telemetry = Telemetry("evaluate_rule", rule=self.rule_name)
         self.states.clock = lambda: self.now
         registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
-        rule_source = self.rule_source or DeployedRule(self.rule_name, self.parameters)
+        rule_source = self.rule_source or DeployedRules({self.rule_name: self.parameters})
         evaluation = RunEvaluation(
             make_rule=rule_source.rule,
-            states=self.states,
+            states=RuleItems(self.states),
             announcer=self.announcer,
             results=ResultFiles(lambda _: self.results, telemetry),
             continuations=Continuations(self.rule_name, self.queue, telemetry),
@@ -397,7 +398,7 @@ class Pipeline:
         client("dynamodb").update_item(
             TableName=TABLE,
             Key={"run": {"S": f"s3://{BUCKET}/{root}#{run}"}, "rule": {"S": RULE}},
-            UpdateExpression="SET updated_at = :at",
+            UpdateExpression="SET updated_at = :at, seen_at = :at",
             ExpressionAttributeValues={":at": {"N": str(updated_at)}},
         )
 

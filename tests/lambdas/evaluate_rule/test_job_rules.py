@@ -17,7 +17,7 @@ from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.job_rules import MAX_JOB_RULES, JobRules
-from lambdas.evaluate_rule.rules import DeployedRule, RuleConfigurationError
+from lambdas.evaluate_rule.rules import DeployedRules, RuleConfigurationError
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration
 from lambdas.shared.settings import CustomRules
@@ -82,7 +82,7 @@ def grow_quiet(jobs: Pipeline, name: str, seconds: float) -> None:
     jobs.aws("dynamodb").update_item(
         TableName="states",
         Key={"run": {"S": f"{URI}#{RUN}"}, "rule": {"S": name}},
-        UpdateExpression="SET updated_at = :at",
+        UpdateExpression="SET updated_at = :at, seen_at = :at",
         ConditionExpression="attribute_exists(updated_at)",
         ExpressionAttributeValues={":at": {"N": str(round((time.time() - seconds) * 1000))}},
     )
@@ -119,8 +119,8 @@ class TestWhatAJobConfigures:
         job = Registration(
             URI, "mnist-7", rules={DEPLOYED: RequestedRule({"rule_to_invoke": "NonFinite"})}
         )
-        deployed = DeployedRule(DEPLOYED, {"rule_to_invoke": DEPLOYED})
-        assert deployed.names(job) == (DEPLOYED,)
+        deployed = DeployedRules({DEPLOYED: {"rule_to_invoke": DEPLOYED}})
+        assert deployed.names(job) == [DEPLOYED]
         with pytest.raises(RuleConfigurationError, match="use another RuleConfigurationName"):
             deployed.rule(DEPLOYED, job)
 
@@ -391,7 +391,7 @@ def rule_source(*, runs_files: bool = False, custom: CustomRules = PINNED) -> Jo
 def test_each_configuration_is_one_functions(configurations: Any) -> None:
     job = registration_of(configurations)
     functions: list[Any] = [rule_source(), rule_source(runs_files=True)]
-    functions += [DeployedRule(n, {"rule_to_invoke": n}) for n in (DEPLOYED, "Overfit")]
+    functions += [DeployedRules({n: {"rule_to_invoke": n}}) for n in (DEPLOYED, "Overfit")]
     names = [name for function in functions for name in function.names(job)]
     assert len(names) == len(set(names))
     assert set(names) - {PROBLEMS} == set(job.rules or ())

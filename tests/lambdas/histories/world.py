@@ -16,6 +16,7 @@ from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.messages import TensorObject
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation
+from lambdas.shared.state_groups import RuleItems
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.engine.progress import Patience
@@ -261,7 +262,7 @@ class World:
         telemetry: Any = Quiet()
         return RunEvaluation(
             make_rule=OnlyWitness().rule,
-            states=effects,
+            states=RuleItems(effects),
             announcer=effects,
             results=ResultFiles(lambda _: self.results, telemetry),
             continuations=Continuations(RULE, effects, telemetry),

@@ -25,7 +25,7 @@ from tests.lambdas.stop_job.jobs import (
     stopped_by,
 )
 
-MOST = 60
+MOST = 110
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def many_findings(detail: dict[str, Any]) -> dict[str, Any]:
     return own_event(detail, DebugRuleEvaluationStatuses=statuses)
 
 
-def test_thousands_of_findings_cost_stop_job_fifty_looks(
+def test_thousands_of_findings_cost_stop_job_a_hundred_looks(
     pipeline: Pipeline, calls: list[str]
 ) -> None:
     event = many_findings(finding_of(pipeline, **LOCAL))

@@ -22,7 +22,6 @@ from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.engine.stored_run import evaluate_stored_run
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial import shared_reads
 from rule_runtime.trial.run_files import current_run, last_sequences
 from rule_runtime.trial.shared_reads import SharedReads
 from rule_runtime.trial.step_view import StepView
@@ -178,16 +177,12 @@ def test_any_run_leaves_the_memories_of_each_rule_alone(
         assert message(evaluate_stored_run(store, rules)) == message(alone(store, rules))
 
 
-def test_memory_is_bounded_and_what_was_forgotten_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_is_bounded_and_what_was_forgotten_is_read_again() -> None:
     store = Store()
     sick_run(store, 40)
     expected = alone(store, PACK)
-    monkeypatch.setattr(shared_reads, "_KEPT_FILE_BYTES", 4 << 10)
-    monkeypatch.setattr(shared_reads, "_KEPT_BYTES", 4 << 10)
     store.reset()
-    shared = SharedReads(store)
+    shared = SharedReads(store, kept_bytes=4 << 10)
     assert evaluate_stored_run(shared, PACK) == expected
     assert shared.num_bytes_kept <= 8 << 10
     assert store.counts["GET index"] > 40

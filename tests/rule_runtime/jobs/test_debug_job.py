@@ -521,6 +521,7 @@ def test_names_that_infra_and_the_functions_share() -> None:
     assert deployment.CUSTOM_RULES_GROUP == events.CUSTOM_RULES
     assert deployment._LOG_GROUPS == environment.RULE_LOG_GROUPS
     assert deployment._CUSTOM_RULES == environment.CUSTOM_RULES
+    assert deployment._GROUPED_RULES == environment.GROUPED_RULES
     assert deployment._CUSTOM_RULE_BUCKET == environment.CUSTOM_RULE_BUCKET
     for first in ("/stepwatch/dev/ab/A", "https://sqs/1/S-A", "Stepwatch-old-123"):
         listed = {"A": first, "B": "", "#job-rules": "_job-rules"}

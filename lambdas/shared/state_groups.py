@@ -1,0 +1,357 @@
+"""Evaluation states of several rules over one run, which are read and written together.
+
+A group of one rule is the rule's own item. A larger group is one compressed item under the name of
+its evaluator. After a change of `stepwatch:evaluators`, states that are missing in an item are read
+once from the items of the other mode.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from lambdas.contracts.events import (
+    ACTIVE_ATTRIBUTE,
+    JOB_RULES,
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+    UPDATED_AT_ATTRIBUTE,
+)
+from lambdas.shared.group_item import (
+    DamagedGroupError,
+    attributes_of_group,
+    packed_group,
+    states_of_group,
+)
+from lambdas.shared.items import Items
+from lambdas.shared.rule_memory import DamagedMemoryError
+from lambdas.shared.state_item import (
+    DAMAGES,
+    StateKey,
+    StoredState,
+    damaged_state,
+    decompressed_memory,
+    key_attributes,
+    successor,
+)
+from lambdas.shared.state_table import MemoryLostError, StateTable, VersionConflictError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from lambdas.shared.rule_memory import RuleMemories
+    from rule_runtime.engine.state import EvaluationState
+
+__all__ = ["Changes", "GroupConflictError", "GroupTable", "RuleItems", "StateGroups", "StoredGroup"]
+
+Changes = Mapping[str, tuple[StoredState, "EvaluationState"]]
+"""By rule: what it has stored, and its next state."""
+
+_MAX_ATTEMPTS: Final = 8
+_LONGEST_PAUSE_S: Final = 0.4
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """The states of a run that one evaluator writes together.
+
+    Attributes:
+        key: The run, and the name of the item.
+        states: The states by rule; a rule without a state is missing.
+        version: Increased by each write; 0 means that nothing is stored yet.
+        adopted: Rules whose state another item holds, and this one does not hold yet, with the
+            object of the memory there.
+        lost: Rules whose memory was removed, with the reason; they start from the beginning.
+        indexed_at_ms: Time of the last files in the index, milliseconds since the epoch.
+        damage: Why the item holds no states; empty if it does, or does not exist.
+    """
+
+    key: StateKey
+    states: Mapping[str, StoredState] = field(default_factory=dict)
+    version: int = 0
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    indexed_at_ms: int = 0
+    damage: str = ""
+
+
+class GroupConflictError(Exception):
+    """Another evaluator wrote the states first.
+
+    Attributes:
+        current: What is stored now.
+    """
+
+    def __init__(self, current: StoredGroup) -> None:
+        super().__init__(f"another evaluator wrote {current.key.rule} for {current.key.run}")
+        self.current = current
+
+
+class GroupTable(Protocol):
+    """Reads and writes groups of states."""
+
+    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:
+        """Return the states under a key, and those of `rules` from other items."""
+        ...
+
+    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
+        """Replace the states of some rules.
+
+        Raises:
+            GroupConflictError: The table no longer contains `group`.
+            MemoryTooLargeError: The state of a rule is too large; nothing was written.
+        """
+        ...
+
+    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:
+        """Record that the latest transitions of some rules were announced."""
+        ...
+
+    def retire(self, key: StateKey) -> None:
+        """Remove the item of a rule whose states are read from another item."""
+        ...
+
+
+class RuleItems:
+    """Groups of one rule each: one item per rule.
+
+    Args:
+        table: The items of rules.
+        groups: Groups to adopt states from; None to adopt none.
+    """
+
+    def __init__(self, table: StateTable, groups: StateGroups | None = None) -> None:
+        self._table = table
+        self._groups = groups
+
+    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:  # noqa: ARG002 - as others
+        """Return the state of a rule, from its item or else from a group's."""
+        try:
+            stored = self._table.load(key)
+        except MemoryLostError as error:
+            return replace(_of_one(key, error.restart), lost={key.rule: str(error)})
+        if stored is not None or self._groups is None:
+            return _of_one(key, stored)
+        group = self._groups.stored(replace(key, rule=JOB_RULES))
+        if key.rule not in group.states:
+            return StoredGroup(key)
+        state = replace(group.states[key.rule], version=0, memory_object="")
+        return StoredGroup(key, {key.rule: state}, adopted={key.rule: ""})
+
+    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
+        """Replace the state of the rule."""
+        stored, state = changes.get(group.key.rule) or _unchanged(group)
+        try:
+            saved = self._table.save(stored, state)
+        except VersionConflictError as conflict:
+            raise GroupConflictError(_of_one(group.key, conflict.current)) from conflict
+        if group.adopted and self._groups is not None:
+            self._groups.deactivate(replace(group.key, rule=JOB_RULES))
+        return _of_one(group.key, saved)
+
+    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:  # noqa: ARG002
+        """Record that the latest transition was announced."""
+        (stored,) = group.states.values()
+        return _of_one(group.key, self._table.mark_announced(stored))
+
+    def retire(self, key: StateKey) -> None:
+        """Do nothing: every item is in use."""
+
+
+class StateGroups:
+    """Groups of several rules in a DynamoDB table, each one item.
+
+    Args:
+        client: DynamoDB client.
+        table_name: Name of the table.
+        rule_items: The items of single rules, whose states are adopted; None to adopt none.
+        memories: Stores memories that are too large for an item.
+        clock: Seconds since the epoch.
+        sleep: Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table_name: str,
+        *,
+        memories: RuleMemories,
+        rule_items: StateTable | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._items = Items(client, table_name)
+        self._rule_items = rule_items
+        self._memories = memories
+        self._clock = clock
+        self._sleep = sleep
+
+    def stored(self, key: StateKey) -> StoredGroup:
+        """Return what the item of a group holds."""
+        group = self._group(key, self._items.get(key_attributes(key)))
+        # Another evaluator may just have written the next states, and removed a memory of these.
+        while group.lost:
+            again = self._group(key, self._items.get(key_attributes(key)))
+            if again.version == group.version:
+                break
+            group = again
+        return group
+
+    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:
+        """Return what the item holds; states of other rules come from their own items, once."""
+        group = self.stored(key)
+        if group.damage:
+            state = damaged_state(ValueError(group.damage))
+            return replace(group, states={rule: _damaged(key, rule, state) for rule in rules})
+        missing = [rule for rule in rules if rule not in group.states]
+        if not missing or self._rule_items is None:
+            return group
+        found = self._items.query(
+            ConsistentRead=True,
+            KeyConditionExpression="#run = :partition",
+            ExpressionAttributeNames={"#run": STATE_PARTITION_KEY},
+            ExpressionAttributeValues={":partition": {"S": key.run}},
+        )
+        states, lost, adopted = dict(group.states), dict(group.lost), dict[str, str]()
+        for rule in {item[STATE_SORT_KEY]["S"] for item in found}.intersection(missing):
+            try:
+                stored = self._rule_items.load(replace(key, rule=rule))
+            except MemoryLostError as error:
+                stored, lost[rule] = error.restart, str(error)
+            if stored is not None:
+                states[rule] = replace(stored, memory_object="")
+                adopted[rule] = stored.memory_object
+        return replace(group, states=states, adopted=adopted, lost=lost)
+
+    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
+        """Replace the states of some rules."""
+        now = self._clock()
+        states = dict(group.states)
+        for rule, (stored, state) in changes.items():
+            states[rule] = successor(stored, state, now)
+        saved = self._put(group, states)
+        for rule, memory_object in group.adopted.items():
+            key = replace(group.key, rule=rule)
+            self.retire(key)
+            self._remove({memory_object: key} if memory_object else {}, kept=())
+        return saved
+
+    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:
+        """Record announced transitions; what other evaluators wrote meanwhile stays."""
+        told = {rule: group.states[rule].state.transition for rule in rules}
+        for _ in range(_MAX_ATTEMPTS if told else 0):
+            states = {
+                rule: _with_announced(stored, told.get(rule, 0))
+                for rule, stored in group.states.items()
+            }
+            try:
+                return self._put(group, states)
+            except GroupConflictError as conflict:
+                group = conflict.current
+                self._sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 - only spreads load
+        return group  # what is not recorded is announced again
+
+    def retire(self, key: StateKey) -> None:
+        """Remove the item of a rule."""
+        self._items.delete(key_attributes(key))
+
+    def deactivate(self, key: StateKey) -> None:
+        """Remove the item of a group from the index of active evaluations."""
+        self._items.update(
+            key_attributes(key),
+            f"REMOVE {ACTIVE_ATTRIBUTE}",
+            ConditionExpression="attribute_exists(version)",
+        )
+
+    def _group(self, key: StateKey, item: Mapping[str, Any] | None) -> StoredGroup:
+        if not item:
+            return StoredGroup(key)
+        lost: dict[str, str] = {}
+        try:
+            found = states_of_group(key, item)
+            indexed_at_ms = int(item[UPDATED_AT_ATTRIBUTE]["N"])
+            version = int(item["version"]["N"])
+        except (DamagedGroupError, *DAMAGES) as error:
+            return StoredGroup(key, damage=str(error))
+        states = {
+            rule: self._with_memory(stored, lost) if stored.memory_object else stored
+            for rule, stored in found.items()
+        }
+        return StoredGroup(key, states, version, lost=lost, indexed_at_ms=indexed_at_ms)
+
+    def _with_memory(self, stored: StoredState, lost: dict[str, str]) -> StoredState:
+        try:
+            memory = decompressed_memory(self._memories.get(stored.key, stored.memory_object))
+        except (DamagedMemoryError, ValueError) as error:
+            loss = MemoryLostError(stored, str(error))
+            lost[stored.key.rule] = str(loss)
+            return loss.restart
+        return replace(stored, state=replace(stored.state, memory=memory))
+
+    def _put(self, group: StoredGroup, states: Mapping[str, StoredState]) -> StoredGroup:
+        """Write an item if it has the version of `group` (0: if it does not exist)."""
+        version, kept = group.version + 1, self._memories
+
+        def put(stored: StoredState, memory: bytes) -> str:
+            name = stored.memory_object
+            is_same = bool(name) and kept.holds(name, memory)
+            return name if is_same else kept.put(stored.key, version, memory)
+
+        data, packed = packed_group(states, put)
+        attributes = attributes_of_group(version, data, packed, group.indexed_at_ms, self._clock())
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(version)"}
+        if group.version:
+            condition = {
+                "ConditionExpression": "version = :expected",
+                "ExpressionAttributeValues": {":expected": {"N": str(group.version)}},
+            }
+        if group.damage:
+            condition = {}
+        refusal = self._items.put(
+            {**key_attributes(group.key), **attributes},
+            **condition,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if refusal is not None:
+            current = self._group(group.key, refusal.item)
+            self._remove(_objects(packed), kept=_objects(current.states))
+            raise GroupConflictError(current)
+        self._remove(_objects(group.states), kept=_objects(packed))
+        held = {
+            rule: replace(stored, version=version, indexed_at_ms=0, state=states[rule].state)
+            for rule, stored in packed.items()
+        }
+        indexed_at_ms = int(attributes[UPDATED_AT_ATTRIBUTE]["N"])
+        return StoredGroup(group.key, held, version, indexed_at_ms=indexed_at_ms)
+
+    def _remove(self, names: Mapping[str, StateKey], kept: Collection[str]) -> None:
+        for name, key in names.items():
+            if name not in kept:
+                self._memories.remove(key, name)
+
+
+def _of_one(key: StateKey, stored: StoredState | None) -> StoredGroup:
+    return (
+        StoredGroup(key) if stored is None else StoredGroup(key, {key.rule: stored}, stored.version)
+    )
+
+
+def _unchanged(group: StoredGroup) -> tuple[StoredState, EvaluationState]:
+    (stored,) = group.states.values()
+    return stored, stored.state
+
+
+def _damaged(key: StateKey, rule: str, state: EvaluationState) -> StoredState:
+    return StoredState(replace(key, rule=rule), state, is_damaged=True)
+
+
+def _objects(states: Mapping[str, StoredState]) -> dict[str, StateKey]:
+    return {stored.memory_object: stored.key for stored in states.values() if stored.memory_object}
+
+
+def _with_announced(stored: StoredState, transition: int) -> StoredState:
+    announced = max(stored.state.announced_transition, transition)
+    return replace(stored, state=replace(stored.state, announced_transition=announced))

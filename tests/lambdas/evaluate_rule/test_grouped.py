@@ -1,0 +1,224 @@
+"""One function for all built-in rules, over AWS in moto: one item for the states of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+
+from lambdas.contracts import environment
+from lambdas.contracts.events import JOB_RULES
+from lambdas.evaluate_rule.attempts import DynamoAttempts
+from lambdas.shared import clients
+from lambdas.shared.group_item import MAX_GROUP_BYTES
+from lambdas.shared.run_states import RunStates
+from lambdas.shared.state_groups import GroupConflictError
+from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
+from tests.lambdas.conftest import ROOT, RUN, TABLE, Pipeline
+
+RULES = ("ExplodingTensor", "VanishingGradient", "NonFinite")
+URI = f"s3://tensors/{ROOT}"
+
+
+def group(pipeline: Pipeline, rules: dict[str, dict[str, str]]) -> Pipeline:
+    """Deploy the rules as one group, whatever was deployed before."""
+    pipeline.patch.setenv(environment.RULE_CONFIGURATION_NAME, JOB_RULES)
+    pipeline.patch.setenv(environment.GROUPED_RULES, json.dumps(rules))
+    pipeline.patch.setenv(environment.DEPLOYED_RULES, ",".join(rules))
+    pipeline.patch.setenv(environment.RULE_QUEUE_URLS, json.dumps({JOB_RULES: pipeline.queue_url}))
+    pipeline.forget()
+    return pipeline
+
+
+def apart(pipeline: Pipeline, rule: str) -> None:
+    """Deploy one rule with a function of its own."""
+    pipeline.patch.delenv(environment.GROUPED_RULES, raising=False)
+    pipeline.patch.setenv(environment.RULE_CONFIGURATION_NAME, rule)
+    pipeline.patch.setenv(environment.RULE_PARAMETERS, json.dumps({"rule_to_invoke": rule}))
+    pipeline.patch.setenv(environment.RULE_QUEUE_URLS, json.dumps({rule: pipeline.queue_url}))
+    pipeline.forget()
+
+
+@pytest.fixture
+def grouped(pipeline: Pipeline) -> Pipeline:
+    pipeline.put_job()
+    return group(pipeline, {rule: {} for rule in RULES})
+
+
+def states(run: str = RUN) -> dict[str, EvaluationState]:
+    return RunStates(clients.dynamodb(), TABLE).load(URI, run)
+
+
+def sort_keys(pipeline: Pipeline) -> list[str]:
+    items = pipeline.aws("dynamodb").scan(TableName=TABLE)["Items"]
+    return sorted(item["rule"]["S"] for item in items if item["run"]["S"].startswith("s3:"))
+
+
+def statuses(pipeline: Pipeline) -> Counter[tuple[str, str]]:
+    return Counter(
+        (status["RuleConfigurationName"], status["RuleEvaluationStatus"])
+        for detail in pipeline.announced()
+        for status in detail["DebugRuleEvaluationStatuses"]
+    )
+
+
+def test_all_rules_of_a_run_are_one_item_with_a_verdict_each(grouped: Pipeline) -> None:
+    for step in range(3):
+        grouped.put_step(step, num_nan=4 * (step == 1))
+    grouped.put_marker()
+    grouped.deliver()
+    assert sort_keys(grouped) == [JOB_RULES]
+    found = {rule: state.status.value for rule, state in states().items()}
+    assert found == {
+        "ExplodingTensor": "IssuesFound",
+        "NonFinite": "IssuesFound",
+        "VanishingGradient": "NoIssuesFound",
+    }
+    first = [(rule, "InProgress") for rule in RULES]
+    assert statuses(grouped) == Counter([*first, *found.items()])
+    items = grouped.aws("dynamodb").scan(TableName=TABLE)["Items"]
+    assert not [item for item in items if "active" in item]
+
+
+def test_a_job_that_brings_rules_has_them_in_the_same_item(grouped: Pipeline) -> None:
+    own = {"RuleConfigurationName": "own", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
+    named = {"RuleConfigurationName": "NonFinite"}
+    grouped.put_job(debug_rule_configurations=(own, named))
+    grouped.put_step(0)
+    grouped.deliver()
+    assert sort_keys(grouped) == [JOB_RULES]
+    assert sorted(states()) == ["NonFinite", "own"]
+
+
+def test_a_step_of_all_recommended_rules_costs_one_write_and_few_reads(
+    grouped: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = PACKS["recommended"].parameters
+    texts = {
+        rule: {name: str(value) for name, value in given.items() if not isinstance(value, tuple)}
+        for rule, given in pack.items()
+    }
+    group(grouped, texts)
+    grouped.put_step(0)
+    grouped.deliver()
+    grouped.put_step(1)
+    calls: Counter[str] = Counter()
+    make_api_call = BaseClient._make_api_call  # type: ignore[attr-defined]
+
+    def counted(self: Any, operation: str, parameters: Any) -> Any:
+        calls[operation] += 1
+        return make_api_call(self, operation, parameters)
+
+    records = grouped.receive()
+    assert len(records) == 1
+    monkeypatch.setattr(BaseClient, "_make_api_call", counted)
+    assert not grouped.invoke(records)
+    assert len(states()) == len(pack)
+    assert calls["PutItem"] + calls["UpdateItem"] == 1
+    assert calls["GetObject"] <= 4
+    assert calls["GetItem"] == 1
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_the_setting_may_change_while_a_job_trains(pipeline: Pipeline, back: bool) -> None:
+    """Memories, counts and verdicts are those of a run without a change."""
+    rule = "ExplodingTensor"
+    modes = [lambda: apart(pipeline, rule), lambda: group(pipeline, {rule: {}})]
+    pipeline.put_job()
+    for number, deploy in enumerate(reversed(modes) if back else modes):
+        deploy()
+        for step in range(3 * number, 3 * number + 3):
+            pipeline.put_step(step, num_nan=4 * (step == 1))
+        pipeline.deliver()
+    pipeline.put_marker()
+    pipeline.deliver()
+    (state,) = states().values()
+    assert (state.status, state.counts.evaluated) == (RuleStatus.ISSUES_FOUND, 6)
+    assert state.evidence is not None
+    assert state.evidence.step == 1
+    assert set(statuses(pipeline).values()) == {1}, "nothing is announced again"
+    items = pipeline.aws("dynamodb").scan(TableName=TABLE)["Items"]
+    assert not [item for item in items if "active" in item]
+    assert sort_keys(pipeline) == ([JOB_RULES, rule] if back else [JOB_RULES])
+
+
+def test_what_an_old_function_still_writes_is_removed(grouped: Pipeline) -> None:
+    """During an update, functions of both modes evaluate the same job for a while."""
+    grouped.put_step(0)
+    grouped.deliver()
+    key, initial = StateKey(URI, RUN, "ExplodingTensor"), EvaluationState.initial()
+    DynamoStateTable(clients.dynamodb(), TABLE).save(StoredState(key, initial), initial)
+    grouped.grow_quiet(90)
+    assert grouped.sweep() == 1
+    grouped.deliver()
+    assert sort_keys(grouped) == [JOB_RULES]
+
+
+def test_a_rule_that_ends_the_process_twice_is_left_out(grouped: Pipeline) -> None:
+    grouped.put_step(0)
+    attempts = DynamoAttempts(clients.dynamodb(), TABLE, JOB_RULES)
+    for _ in range(2):
+        attempts.begin(URI, "NonFinite")
+    (record,) = grouped.receive()
+    record["attributes"]["ApproximateReceiveCount"] = "3"
+    assert grouped.invoke([record]) == []
+    found = states()
+    assert found["NonFinite"].status is RuleStatus.ERROR
+    assert "ended the process of its evaluator 2 times" in found["NonFinite"].reason
+    assert found["ExplodingTensor"].counts.evaluated == 1
+    assert attempts.num_unfinished(URI, "ExplodingTensor") == 0
+
+
+def test_writers_that_contend_retry_and_then_hand_the_record_back(
+    grouped: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for worker in range(8):
+        grouped.put_step(0, worker=f"worker_{worker}", workers=8, sequence=1)
+    service = grouped.evaluate_rule._service()
+    table = service.jobs.evaluation.states
+    save, refused = type(table).save, []
+
+    def contended(self: Any, stored: Any, changes: Any) -> Any:
+        if changes and len(refused) < 5:
+            refused.append(1)
+            raise GroupConflictError(self.stored(stored.key))
+        return save(self, stored, changes)
+
+    monkeypatch.setattr(type(table), "save", contended)
+    monkeypatch.setattr("lambdas.evaluate_rule.run_evaluation._FIRST_PAUSE_S", 0.0)
+    records = grouped.receive()
+    assert grouped.invoke(records) == []
+    assert {state.counts.evaluated for state in states().values()} <= {0, 1}
+    assert states()["NonFinite"].counts.evaluated == 1
+
+
+def test_large_memories_of_a_group_are_objects(grouped: Pipeline) -> None:
+    table = grouped.evaluate_rule._service().jobs.evaluation.states
+    key = StateKey(URI, RUN, JOB_RULES)
+    noise = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(2 * MAX_GROUP_BYTES // 64)]
+    initial = EvaluationState.initial()
+    changes = {
+        rule: (
+            StoredState(replace(key, rule=rule), initial),
+            replace(initial, memory={"x": memory}),
+        )
+        for rule, memory in {"A": noise, "B": [1.0], "C": noise[:900]}.items()
+    }
+    saved = table.save(table.load(key, ()), changes)
+    loaded = table.load(key, ())
+    assert loaded == saved
+    assert {rule: bool(stored.memory_object) for rule, stored in loaded.states.items()} == {
+        "A": True, "B": False, "C": False,
+    }  # fmt: skip
+    assert loaded.states["A"].state.memory == {"x": noise}
+    (name,) = [stored.memory_object for stored in loaded.states.values() if stored.memory_object]
+    grouped.aws("s3").delete_object(Bucket="tensors", Key=ROOT + name)
+    assert set(table.load(key, ()).lost) == {"A"}
