@@ -11,6 +11,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +76,7 @@ def main() -> None:
     def evaluate() -> None:
         aws.table.partitions.clear()
         for part in parts:
-            functions.evaluate(evaluator, 0, part)
+            functions.evaluate(evaluator, 0, part, time.time())
 
     with counted_requests(aws):
         evaluate()

@@ -148,6 +148,8 @@ def _simulate(deployment: Deployment, workload: Workload, *, seed: int) -> None:
     print_comparison(rows, workload.jobs * workload.steps * len(deployment.rules))
     units = {phase: dict(found) for phase, found in counted.units.items()}
     print(f"units of the table: {json.dumps(units)}")
+    allowed = counted.job_steps_per_s(workload)
+    print(f"job-steps a second before a key of the table is throttled: {allowed:,.0f}")
     print(f"bytes of logs: {json.dumps(counted.log_bytes)}")
     print(f"metrics: {json.dumps(counted.metrics)}; an item has {counted.item_bytes:.0f} bytes")
 

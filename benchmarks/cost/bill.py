@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.cost.deployment import HOURS_A_MONTH, Deployment
-from benchmarks.cost.model import ENTRY_BYTES, MESSAGES_A_REQUEST, Flow, requests_of
+from benchmarks.cost.model import (
+    ENTRY_BYTES,
+    MESSAGES_A_REQUEST,
+    Flow,
+    index_moves,
+    requests_of,
+)
 from benchmarks.cost.prices import Prices
 from benchmarks.cost.workload import FEWEST_POLLERS, POLLERS, Timing, Workload
 from hook_layer.run.stop_signal import DEFAULT_STOP_POLL_S
@@ -45,6 +51,10 @@ SCHEDULED_SECONDS: Final = 0.05
 """How long a function works that finds nothing to do; an assumption."""
 INDEX_WRITES: Final = 2
 """An entry of an index whose sort key changes is removed and put anew."""
+GROUP_BYTES: Final = 450
+"""Length of an item of a group besides the states of rules, as simulated."""
+GROUPED_RULE_BYTES: Final = 86
+"""What each rule adds to it."""
 _DATA_KEY_S: Final = 300
 """How long a queue uses a data key, for sending and for receiving."""
 DAYS_A_MONTH: Final = 30.4
@@ -127,17 +137,29 @@ def idle_month(deployment: Deployment, prices: Prices) -> list[Line]:
     ]
 
 
-def written_units(phases: Mapping[str, Mapping[str, float]], workload: Workload) -> float:
+def item_bytes(deployment: Deployment, workload: Workload) -> float:
+    """Return the length of an item with the state of a rule, or with those of a group."""
+    in_group = max((len(evaluator.grouped) for evaluator in deployment.evaluators), default=0)
+    return GROUP_BYTES + in_group * GROUPED_RULE_BYTES if in_group else workload.item_bytes
+
+
+def written_units(
+    deployment: Deployment, phases: Mapping[str, Mapping[str, float]], workload: Workload
+) -> float:
     """Return the units that writes of the table and of its index take.
 
-    In the index a state whose files were taken in moves: its entry is removed, and put anew. A
-    status changes an entry, and so does the note that it was announced.
+    In the index an entry that moves is removed, and put anew. A status changes an entry, and so
+    does the note that it was announced; those of a group at once.
     """
-    each = math.ceil(workload.item_bytes / _UNIT_BYTES)
+    each = math.ceil(item_bytes(deployment, workload) / _UNIT_BYTES)
     updates = sum(found.get("dynamodb.UpdateItem", 0.0) for found in phases.values())
     puts = sum(found.get("dynamodb.PutItem", 0.0) for found in phases.values())
+    is_grouped = deployment.num_items < len(deployment.rules)
+    if is_grouped:  # the other puts are registrations of jobs, which are small and few
+        updates, puts = puts, updates
     statuses = sum(found.get("events.PutEvents", 0.0) for found in phases.values())
-    moved = phases["steps"].get("dynamodb.GetItem", 0.0)
+    statuses *= deployment.num_items / max(len(deployment.rules), 1)
+    moved = index_moves(deployment, workload)
     return updates * each + puts + moved * INDEX_WRITES + statuses * 2
 
 
@@ -151,7 +173,7 @@ def log_bytes(phases: Mapping[str, Mapping[str, float]]) -> float:
 def num_metrics(deployment: Deployment) -> int:
     """Return how many metrics the evaluators of a deployment write."""
     return sum(
-        EVALUATOR_METRICS if evaluator.rule else IDLE_EVALUATOR_METRICS
+        EVALUATOR_METRICS if evaluator.rules else IDLE_EVALUATOR_METRICS
         for evaluator in deployment.evaluators
     )
 
@@ -197,10 +219,12 @@ def _functions(
     yield Line("results and listings", lists, lists * prices.s3_write)
     statuses = count("events.PutEvents")
     yield Line("status events", statuses, statuses * prices.event)
-    units = math.ceil(workload.item_bytes / _READ_UNIT_BYTES) * count("dynamodb.GetItem")
+    units = math.ceil(item_bytes(deployment, workload) / _READ_UNIT_BYTES) * count(
+        "dynamodb.GetItem"
+    )
     units += count("dynamodb.Query")
     yield Line("units read from the table", units, units * prices.table_read_unit)
-    units = written_units(phases, workload)
+    units = written_units(deployment, phases, workload)
     yield Line("units written to the table", units, units * prices.table_write_unit)
     calls = count("lambda.Invoke")
     yield Line("calls of evaluators", calls, calls * prices.call)
@@ -247,7 +271,7 @@ def _kept(
     written = workload.jobs * workload.steps * workload.workers * workload.step_bytes / _GB
     stored = written * months
     yield Line("GB-months of objects", stored, stored * prices.s3_gb_month, is_hook=True)
-    items = workload.jobs * len(deployment.rules) * workload.item_bytes / _GB
+    items = workload.jobs * deployment.num_items * item_bytes(deployment, workload) / _GB
     kept = items * RETENTION_S / 86400 / DAYS_A_MONTH
     recovery = prices.recovery_gb_month if deployment.has_recovery else 0.0
     yield Line("GB-months of the table", kept, kept * (prices.table_gb_month + recovery))
@@ -263,7 +287,7 @@ def _kept(
 def _sweeps(deployment: Deployment, workload: Workload, prices: Prices) -> Iterator[Line]:
     """Yield what goes by the time that jobs run: reads of the index, and metrics."""
     hours = workload.steps * workload.saved_every_s / 3600
-    size = workload.jobs * len(deployment.rules) * ENTRY_BYTES
+    size = workload.jobs * deployment.num_items * ENTRY_BYTES
     units = hours * 60 * math.ceil(size / _READ_UNIT_BYTES) / 2
     yield Line("units read by the sweep", units, units * prices.table_read_unit)
     months = hours / HOURS_A_MONTH * num_metrics(deployment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -47,9 +47,23 @@ class Evaluator:
     hears_of_steps: bool
 
     @property
-    def rule(self) -> str:
-        """The configured rule; empty for a function that has none of its own."""
-        return _rule_of(self.name)
+    def rules(self) -> tuple[str, ...]:
+        """The deployed rules that it evaluates; none for a function of jobs' rules alone."""
+        return (self.name,) if _rule_of(self.name) else tuple(self.grouped)
+
+    @property
+    def grouped(self) -> Mapping[str, Any]:
+        """The rules whose states are one item, with their parameters; empty for a rule's own."""
+        grouped: Mapping[str, Any] = json.loads(self.variables.get(environment.GROUPED_RULES, "{}"))
+        return grouped
+
+    def with_rules(self, kept: Collection[str]) -> Evaluator:
+        """Return the same evaluator with some of the rules of its group."""
+        if not self.grouped:
+            return self
+        rules = {rule: given for rule, given in self.grouped.items() if rule in kept}
+        variables = {environment.GROUPED_RULES: json.dumps(rules)}
+        return replace(self, variables={**self.variables, **variables})
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,12 @@ class Deployment:
     @property
     def rules(self) -> list[str]:
         """The configured rules, in the order of the template."""
-        return [evaluator.rule for evaluator in self.evaluators if evaluator.rule]
+        return [rule for evaluator in self.evaluators for rule in evaluator.rules]
+
+    @property
+    def num_items(self) -> int:
+        """Items with states of a run: one of each rule, or of each group."""
+        return sum(1 for evaluator in self.evaluators if evaluator.rules)
 
     def with_rules(self, count: int) -> Deployment:
         """Return the same deployment with the first few of its rules.
@@ -150,7 +169,9 @@ class Deployment:
         kept = {"", *self.rules[:count]}
         return replace(
             self,
-            evaluators=tuple(found for found in self.evaluators if found.rule in kept),
+            evaluators=tuple(
+                found.with_rules(kept) for found in self.evaluators if _rule_of(found.name) in kept
+            ),
             alarm_metrics=tuple(rule for rule in self.alarm_metrics if rule in kept),
             dashboards=tuple(
                 tuple(rule for rule in page if rule in kept) for page in self.dashboards

@@ -66,15 +66,23 @@ class Functions:
     _processes: dict[tuple[str, int], ModuleType] = field(default_factory=dict)
     _lines: io.StringIO = field(default_factory=io.StringIO)
     _log_bytes: int = 0
-    _sweep_at: float = 0.0
+    _at: float = 0.0
 
     @property
     def log_bytes(self) -> int:
         """Length of what the functions have written to their logs so far."""
         return self._log_bytes
 
-    def evaluate(self, evaluator: Evaluator, process: int, bodies: Iterable[str]) -> None:
+    def evaluate(
+        self, evaluator: Evaluator, process: int, bodies: Iterable[str], at: float
+    ) -> None:
         """Call an evaluator.
+
+        Args:
+            evaluator: The evaluator.
+            process: Number of its process.
+            bodies: Bodies of the messages.
+            at: What its clock shows, seconds since the epoch.
 
         Raises:
             RuntimeError: A message was not dealt with.
@@ -86,7 +94,9 @@ class Functions:
                 {**_RECORD, "messageId": str(n), "body": body} for n, body in enumerate(bodies)
             ]
         }
-        answer = self._call(("evaluate_rule", evaluator.name, process), variables, event)
+        name = ("evaluate_rule", evaluator.name, process)
+        self._set_clock(name, at)
+        answer = self._call(name, variables, event)
         if answer["batchItemFailures"]:
             raise RuntimeError(f"{evaluator.name} could not evaluate {answer['batchItemFailures']}")
 
@@ -100,9 +110,12 @@ class Functions:
         Args:
             now: What its clock shows, seconds since the epoch.
         """
-        self._sweep_at = now
-        self._module(("sweep", "", 0)).__dict__["_now"] = lambda: self._sweep_at
+        self._set_clock(("sweep", "", 0), now)
         self._call(("sweep", "", 0), self._queues(), {})
+
+    def _set_clock(self, process: tuple[str, str, int], at: float) -> None:
+        self._at = at
+        self._module(process).__dict__["_now"] = lambda: self._at
 
     def _queues(self) -> dict[str, str]:
         return {environment.RULE_QUEUE_URLS: json.dumps(self.queue_urls)}

@@ -57,6 +57,7 @@ class InMemoryAws:
             "s3.ListObjectsV2": self._list_objects,
             "dynamodb.GetItem": self.table.get,
             "dynamodb.PutItem": self.table.put,
+            "dynamodb.DeleteItem": self.table.delete,
             "dynamodb.UpdateItem": self.table.update,
             "dynamodb.Query": self.table.query,
             "events.PutEvents": lambda _: {"FailedEntryCount": 0, "Entries": []},

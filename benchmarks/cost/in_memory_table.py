@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,7 +40,8 @@ _INDEXED: Final = (
 _CLAUSE: Final = re.compile(r"\b(SET|REMOVE|ADD)\s+")
 _IF_ABSENT: Final = re.compile(r"if_not_exists\((\S+), (\S+)\)")
 _TERM: Final = re.compile(
-    r"(?P<call>attribute_not_exists|begins_with)\((?P<of>[^,)]+)(?:, (?P<with>\S+))?\)"
+    r"(?P<call>attribute_not_exists|attribute_exists|begins_with)"
+    r"\((?P<of>[^,)]+)(?:, (?P<with>\S+))?\)"
     r"|(?P<left>\S+) (?P<operator>=|<=|<) (?P<right>\S+)"
 )
 
@@ -64,10 +65,12 @@ class InMemoryTable:
     Attributes:
         partitions: The items by their partition key, and by their sort key in it.
         units: Read and write units that the requests so far would have used.
+        writes: Write units by partition key, of the table and of the index: "index <key>".
     """
 
     partitions: dict[str, dict[str, Item]] = field(default_factory=dict)
     units: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    writes: Counter[str] = field(default_factory=Counter)
 
     def get(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer GetItem."""
@@ -77,8 +80,19 @@ class InMemoryTable:
         return {} if item is None else {"Item": dict(item)}
 
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer PutItem without a condition."""
+        """Answer PutItem.
+
+        Raises:
+            RefusedWriteError: The condition is not met.
+        """
+        self._check(request, request["Item"])
         self._replace(dict(request["Item"]))
+        return {}
+
+    def delete(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer DeleteItem."""
+        partition, name = _key(request["Key"])
+        self.partitions.get(partition, {}).pop(name, None)
         return {}
 
     def update(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,11 +101,7 @@ class InMemoryTable:
         Raises:
             RefusedWriteError: The condition is not met.
         """
-        before = self._item(request["Key"])
-        condition = request.get("ConditionExpression")
-        if condition and not _holds(condition, before or {}, request):
-            self.units["write"] += _units(before, WRITE_UNIT_BYTES)
-            raise RefusedWriteError(before)
+        before = self._check(request, request["Key"])
         self._replace(_updated(before or dict(request["Key"]), request))
         return {}
 
@@ -115,16 +125,6 @@ class InMemoryTable:
             answer["LastEvaluatedKey"] = page[-1]
         return answer
 
-    def take_in_now(self, at_ms: int) -> None:
-        """Let all states be as if files had been taken in at the same time.
-
-        Args:
-            at_ms: That time, milliseconds since the epoch.
-        """
-        for item in self.items():
-            if UPDATED_AT_ATTRIBUTE in item and ACTIVE_ATTRIBUTE in item:
-                item[UPDATED_AT_ATTRIBUTE] = {"N": str(at_ms)}
-
     def items(self) -> Iterator[Item]:
         """Yield all items."""
         for partition in self.partitions.values():
@@ -144,12 +144,27 @@ class InMemoryTable:
         partition, name = _key(key)
         return self.partitions.get(partition, {}).get(name)
 
+    def _check(self, request: Mapping[str, Any], key: Mapping[str, Any]) -> Item | None:
+        """Return the item under a key if it meets the condition of a write."""
+        before = self._item(key)
+        condition = request.get("ConditionExpression")
+        if condition and not _holds(condition, before or {}, request):
+            self.units["write"] += _units(before, WRITE_UNIT_BYTES)
+            raise RefusedWriteError(before)
+        return before
+
     def _replace(self, item: Item) -> None:
         partition, name = _key(item)
         before = self._item(item)
         self.partitions.setdefault(partition, {})[name] = item
-        self.units["write"] += max(_units(before, WRITE_UNIT_BYTES), _units(item, WRITE_UNIT_BYTES))
-        self.units["index write"] += _index_units(before, item)
+        written = max(_units(before, WRITE_UNIT_BYTES), _units(item, WRITE_UNIT_BYTES))
+        moved = _index_units(before, item)
+        self.units["write"] += written
+        self.units["index write"] += moved
+        self.writes[partition] += written
+        active = (item.get(ACTIVE_ATTRIBUTE) or (before or {}).get(ACTIVE_ATTRIBUTE) or {}).get("S")
+        if moved:
+            self.writes[f"index {active}"] += moved
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
@@ -236,6 +251,8 @@ def _term(text: str, item: Mapping[str, Any], request: Mapping[str, Any]) -> boo
     present = item.get(_name(match["of"] or match["left"], request))
     if match["call"] == "attribute_not_exists":
         return present is None
+    if match["call"] == "attribute_exists":
+        return present is not None
     if present is None:
         return False
     if match["call"] == "begins_with":

@@ -14,8 +14,9 @@ from typing import Final
 
 from benchmarks.cost.deployment import Deployment, Evaluator
 from benchmarks.cost.workload import POLLERS, Batches, Timing, Workload, batches_of
+from lambdas.contracts.events import MAX_INDEX_LAG_S
 
-__all__ = ["ENTRY_BYTES", "MESSAGES_A_REQUEST", "Flow", "requests_of"]
+__all__ = ["ENTRY_BYTES", "MESSAGES_A_REQUEST", "Flow", "index_moves", "requests_of"]
 
 Requests = dict[str, float]
 
@@ -25,6 +26,8 @@ DISTRUST_S: Final = 30.0
 """How long a function without a rule for a job does not read `job.json` again, in seconds."""
 ENTRY_BYTES: Final = 190
 """Length of an entry of the index of active evaluations, with a root of some ninety bytes."""
+VALUE_READERS: Final = frozenset({"LossInputMismatch", "PlateauedLoss"})
+"""Rules that read values of each step from its event file; those of a group share them."""
 QUERY_BYTES: Final = 1 << 20
 REPORTED_STEPS: Final = 400
 """Of how many steps, evenly over the run, a report is made."""
@@ -35,8 +38,6 @@ STATUS_CHANGE: Final = {"lambda.Invoke": 1, "dynamodb.Query": 2}
 REGISTRATION: Final = {"s3.GetObject": 2, "dynamodb.PutItem": 1}
 """What a process does when it sees a job for the first time: it reads `job.json` before and after
 it registers the job."""
-STATUS: Final = {"dynamodb.UpdateItem": 1, "events.PutEvents": 1}
-"""What a status that is announced takes: the event, and the note that it was."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ class Flow:
         ends = Workload(jobs=workload.jobs, steps=1, saved_every_s=workload.saved_every_s)
         batches = batches_of(evaluator, workload, timing)
         return cls(evaluator, workload, batches, batches_of(evaluator, ends, timing))
+
+    @property
+    def write(self) -> str:
+        """The request that writes a state, or the states of a group."""
+        return "dynamodb.PutItem" if self.evaluator.grouped else "dynamodb.UpdateItem"
+
+    @property
+    def status(self) -> Requests:
+        """What statuses that are announced take: an event each, and one note that they were."""
+        return {self.write: 1, "events.PutEvents": len(self.evaluator.rules)}
 
     @property
     def files(self) -> float:
@@ -134,7 +145,7 @@ def requests_of(
         if evaluator.hears_of_steps:
             _steps(steps, flow)
             _end(end, flow)
-        if evaluator.rule:
+        if evaluator.rules:
             _silence(silence, flow)
         if on_aws:
             _add_by_time(steps, flow)
@@ -152,24 +163,28 @@ def _steps(requests: Requests, flow: Flow) -> None:
     workload, jobs = flow.workload, flow.workload.jobs
     _add(requests, {"lambda.Invoke": 1}, flow.calls)
     _add(requests, REGISTRATION, flow.first_sights)
-    if not flow.evaluator.rule:
+    if not flow.evaluator.rules:
         return  # the jobs ask for nothing of their own
-    _add(requests, {"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, flow.visits)
-    _add(requests, {"dynamodb.UpdateItem": 1}, jobs)
-    _add(requests, STATUS, jobs)
+    _add(requests, {"dynamodb.GetItem": 1, flow.write: 1}, flow.visits)
+    # A run that is seen for the first time may have states in the other kind of items.
+    other = "dynamodb.Query" if flow.evaluator.grouped else "dynamodb.GetItem"
+    _add(requests, {other: 1, flow.write: 1}, jobs)
+    _add(requests, flow.status, jobs)
     _add(requests, {"s3.GetObject": 1}, flow.files + _other_reads(flow))
+    if VALUE_READERS.intersection(flow.evaluator.rules):
+        _add(requests, {"s3.GetObject": 1}, flow.files)
     if workload.workers > 1:
         # The first visit lists who writes, and finds files before their messages come.
         _add(requests, {"s3.ListObjectsV2": 1}, jobs)
-        _add(requests, {"dynamodb.UpdateItem": -1}, jobs * (flow.batches.at_once - 1))
+        _add(requests, {flow.write: -1}, jobs * (flow.batches.at_once - 1))
 
 
 def _add_by_time(requests: Requests, flow: Flow) -> None:
     """Add what depends on when calls begin; see `requests_of`."""
     workload = flow.workload
-    if flow.evaluator.rule:
+    if flow.evaluator.rules:
         refused = (flow.batches.at_once - 1) * workload.jobs * workload.steps
-        _add(requests, {"dynamodb.UpdateItem": 1}, refused)
+        _add(requests, {flow.write: 1}, refused)
     elif flow.evaluator.hears_of_steps:
         share = min(workload.saved_every_s / DISTRUST_S, 1.0)
         _add(requests, {"s3.GetObject": 1}, flow.visits * share)
@@ -195,9 +210,10 @@ def _end(requests: Requests, flow: Flow) -> None:
     jobs = flow.workload.jobs
     _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
     _add(requests, REGISTRATION, flow.late_sights(1))
-    if flow.evaluator.rule:
-        _add(requests, {"dynamodb.GetItem": 1, "s3.GetObject": 1, "dynamodb.UpdateItem": 1}, jobs)
-        _add(requests, {"s3.PutObject": 1, **STATUS}, jobs)
+    if flow.evaluator.rules:
+        _add(requests, {"dynamodb.GetItem": 1, "s3.GetObject": 1, flow.write: 1}, jobs)
+        _add(requests, {"s3.PutObject": len(flow.evaluator.rules)}, jobs)
+        _add(requests, flow.status, jobs)
     else:
         _add(requests, {"s3.GetObject": 1}, jobs)
 
@@ -209,7 +225,7 @@ def _reported_by_sagemaker(requests: Requests, flow: Flow) -> None:
     _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
     _add(requests, REGISTRATION, flow.late_sights(2))
     _add(requests, {"s3.GetObject": 1}, jobs)
-    if flow.evaluator.rule:
+    if flow.evaluator.rules:
         _add(requests, {"dynamodb.GetItem": 1}, jobs)
 
 
@@ -233,9 +249,17 @@ def _silence(requests: Requests, flow: Flow) -> None:
     _add(requests, {"dynamodb.GetItem": 1, "s3.GetObject": 1, "s3.ListObjectsV2": 1}, jobs)
 
 
+def index_moves(deployment: Deployment, workload: Workload) -> float:
+    """Return how often entries of the index of active evaluations move."""
+    # Steps come at irregular times, so the next one after the lag is half an interval later.
+    every_s = MAX_INDEX_LAG_S + workload.saved_every_s / 2
+    share = min(workload.saved_every_s / every_s, 1.0)
+    return workload.jobs * workload.steps * share * deployment.num_items
+
+
 def _pages(deployment: Deployment, workload: Workload) -> int:
     """Return how many requests the index of active evaluations takes to be read."""
-    size = workload.jobs * len(deployment.rules) * ENTRY_BYTES
+    size = workload.jobs * deployment.num_items * ENTRY_BYTES
     return max(math.ceil(size / QUERY_BYTES), 1)
 
 

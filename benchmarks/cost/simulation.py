@@ -21,7 +21,8 @@ from benchmarks.cost.in_memory_aws import InMemoryAws, Requests, counted_request
 from benchmarks.cost.in_memory_table import item_bytes
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.pollers import calls_of
-from benchmarks.cost.workload import Timing
+from benchmarks.cost.workload import Timing, Workload
+from lambdas.contracts.events import MAX_INDEX_LAG_S
 
 __all__ = ["PHASES", "Counted", "run_jobs", "simulate"]
 
@@ -29,6 +30,8 @@ PHASES: Final = ("steps", "sweep", "sweep of silence", "end", "end reported by S
 """What is counted apart."""
 
 _SILENCE_S: Final = 61.0
+UNITS_PER_S: Final = 1000
+"""Write units a second that DynamoDB allows on one partition key."""
 Message = tuple[int, str]
 
 
@@ -43,6 +46,8 @@ class Counted:
         units: Read and write units of the table in each phase.
         metrics: Number of metrics that the functions wrote, by the function's name.
         item_bytes: Mean length of an item of a state when the jobs end.
+        most_writes: Write units of the partition key, of the table or its index, that took most
+            while jobs trained.
         seconds: How long the simulation took.
     """
 
@@ -51,7 +56,12 @@ class Counted:
     units: dict[str, dict[str, float]] = field(default_factory=dict)
     metrics: Counter[str] = field(default_factory=Counter)
     item_bytes: float = 0.0
+    most_writes: int = 0
     seconds: float = 0.0
+
+    def job_steps_per_s(self, workload: Workload) -> float:
+        """Return how many saved steps of all jobs a second no key of the table throttles."""
+        return UNITS_PER_S * workload.jobs * workload.steps / self.most_writes
 
 
 def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
@@ -63,7 +73,9 @@ def simulate(deployment: Deployment, jobs: Jobs, timing: Timing) -> Counted:
 
     counting = counted_requests(aws)
     counted = run_jobs(deployment, jobs, timing, counting=counting, store=store, aws=aws)
-    sizes = [item_bytes(item) for item in aws.table.items() if "progress" in item]
+    sizes = [
+        item_bytes(item) for item in aws.table.items() if "progress" in item or "states" in item
+    ]
     counted.item_bytes = sum(sizes) / max(len(sizes), 1)
     return counted
 
@@ -92,15 +104,18 @@ def run_jobs(
         store(key, content)
     with counting as requests:
         run = _Run(deployment, timing, requests, random.Random(jobs.seed), aws)
-        now = time.time()
+        last_s = 0.0
         for evaluator in deployment.evaluators:
             if evaluator.hears_of_steps:
-                run.deliver("steps", evaluator, jobs.steps())
-        run.sweep("sweep", now)
-        now = time.time()
+                steps = jobs.steps()
+                run.deliver("steps", evaluator, steps)
+                last_s = max(last_s, *(at for at, _ in steps))
         if aws is not None:
-            aws.table.take_in_now(round(1000 * now))  # however long the steps took here
-        run.sweep("sweep of silence", now + _SILENCE_S)
+            run.counted.most_writes = max(aws.table.writes.values())
+        run.now += last_s
+        run.sweep("sweep", run.now)
+        run.now += jobs.workload.saved_every_s + _SILENCE_S + MAX_INDEX_LAG_S
+        run.sweep("sweep of silence", run.now)
         for key, content in jobs.end_markers():
             store(key, content)
         for evaluator in deployment.evaluators:
@@ -123,6 +138,7 @@ class _Run:
         aws: InMemoryAws | None,
     ) -> None:
         self.counted = Counted()
+        self.now = time.time()
         self._deployment, self._timing = deployment, timing
         self._requests, self._generator, self._aws = requests, generator, aws
         names = [evaluator.name for evaluator in deployment.evaluators]
@@ -140,7 +156,7 @@ class _Run:
 
         for call in calls_of(evaluator, messages, seconds, self._generator):
             bodies = [body for _, body in call.messages]
-            self._functions.evaluate(evaluator, call.process, bodies)
+            self._functions.evaluate(evaluator, call.process, bodies, self.now + call.at)
             self._requests.counts["lambda.Invoke"] += 1
         self._record(phase)
 

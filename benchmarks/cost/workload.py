@@ -64,6 +64,7 @@ class Timing:
         call_cpu_ms: Work of a call at one whole CPU, whatever it brings.
         job_cpu_ms: Work for each job of a batch, its requests among it, likewise.
         file_cpu_ms: Work for each index file, likewise.
+        rule_cpu_ms: Work for each further rule of a group and each job, likewise.
     """
 
     read_ms: float = 20.0
@@ -71,6 +72,7 @@ class Timing:
     call_cpu_ms: float = 1.0
     job_cpu_ms: float = 3.0
     file_cpu_ms: float = 1.0
+    rule_cpu_ms: float = 1.2
 
     def seconds(self, evaluator: Evaluator, files: float, jobs: float) -> float:
         """Return how long a call takes.
@@ -79,7 +81,8 @@ class Timing:
         at one after the other.
         """
         slower = max(_FULL_CPU_MB / evaluator.memory_mb, 1.0)
-        cpu = self.call_cpu_ms + jobs * self.job_cpu_ms + files * self.file_cpu_ms
+        job_cpu_ms = self.job_cpu_ms + self.rule_cpu_ms * max(len(evaluator.rules) - 1, 0)
+        cpu = self.call_cpu_ms + jobs * job_cpu_ms + files * self.file_cpu_ms
         waves = max(files / max(jobs, 1e-9) / _PARALLEL_READS, 1.0)
         waiting = jobs * (2 * self.table_ms + (waves + 1) * self.read_ms)
         return (slower * cpu + waiting) / 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import cache
 from typing import Any, Final
 
@@ -97,8 +98,8 @@ def _states() -> GroupTable:
     settings = _settings()
     client, table_name = clients.dynamodb(), settings.state_table_name
     memories = RuleMemories(_open_store, table_name)
-    rule_items = DynamoStateTable(client, table_name, memories=memories)
-    groups = StateGroups(client, table_name, memories=memories, rule_items=rule_items)
+    rule_items = DynamoStateTable(client, table_name, _now, memories)
+    groups = StateGroups(client, table_name, memories=memories, rule_items=rule_items, clock=_now)
     return RuleItems(rule_items, groups) if settings.grouped_rules is None else groups
 
 
@@ -114,7 +115,12 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
         continuations=Continuations(name, queue, telemetry),
         telemetry=telemetry,
         patience=Patience(settings.worker_wait_s, settings.worker_wait_steps),
+        clock=_now,
     )
+
+
+def _now() -> float:
+    return time.time()
 
 
 def _open_store(uri: str) -> Store:
