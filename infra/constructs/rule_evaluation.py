@@ -30,7 +30,8 @@ from lambdas.contracts.events import STATUS_DETAIL_TYPE
 __all__ = ["Evaluated", "RuleEvaluation", "RuleQueues", "list_names"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
-MAX_RECEIVE_COUNT = 10  # several evaluators may lose a write conflict a few times
+MAX_RECEIVE_COUNT = 20
+"""Failed records come back after 2 s, 4 s, ... 300 s: an outage may last an hour."""
 VISIBILITY_TIMEOUTS = 6  # of the function's timeout: room for retries of a throttled evaluator
 
 
@@ -85,7 +86,7 @@ class RuleQueues:
 class RuleEvaluation(Construct):
     """Evaluates one or several rules whenever a job has written tensors of a step.
 
-    `dead_letters` contains events that failed ten times, or could not be put into the queue.
+    `dead_letters` contains events that failed twenty times, or could not be put into the queue.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class RuleEvaluation(Construct):
         allow_status_events(function, STATUS_DETAIL_TYPE)
         function.allow(
             [
+                "sqs:ChangeMessageVisibility",
                 "sqs:DeleteMessage",
                 "sqs:GetQueueAttributes",
                 "sqs:ReceiveMessage",

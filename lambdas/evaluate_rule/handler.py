@@ -21,6 +21,7 @@ from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
+from lambdas.evaluate_rule.redelivery import Redelivery
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import BuiltInRules, DeployedRules, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
@@ -119,6 +120,11 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     )
 
 
+@cache
+def _redelivery() -> Redelivery:
+    return Redelivery(clients.sqs, _settings().queue_url, _telemetry())
+
+
 def _now() -> float:
     return time.time()
 
@@ -140,6 +146,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: _LONGEST_MS)
     with _telemetry().invocation(context):
         failures = _service().evaluate(event["Records"], remaining_ms)
+        _redelivery().soon(event["Records"], failures)
 
         def report(record: Any) -> None:
             failure = failures.get(record.message_id)

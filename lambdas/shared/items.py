@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["Items", "Refusal", "item_key"]
 
 _REFUSED: Final = "ConditionalCheckFailedException"
+_BUSY: Final = frozenset(
+    {
+        "InternalServerError",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+    }
+)
+"""Errors of a table that is throttled or fails for a moment, beyond the retries of the SDK."""
+_MAX_WRITES: Final = 7
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -91,11 +105,18 @@ class Items:
         self._client.delete_item(TableName=self._table_name, Key=key)
 
     def _written(self, write: Callable[..., object], **arguments: Any) -> Refusal | None:
-        try:
-            write(TableName=self._table_name, **arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != _REFUSED:
-                raise
-            item: Any = error.response.get("Item")
-            return Refusal(item)
+        for attempt in range(_MAX_WRITES):
+            try:
+                write(TableName=self._table_name, **arguments)
+            except ClientError as error:  # noqa: PERF203 - the loop is there for it
+                code = error.response["Error"]["Code"]
+                if code == _REFUSED:
+                    item: Any = error.response.get("Item")
+                    return Refusal(item)
+                if code not in _BUSY or attempt + 1 == _MAX_WRITES:
+                    raise
+            else:
+                break
+            longest = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)
+            time.sleep(random.uniform(0, longest))  # noqa: S311 - only spreads load
         return None

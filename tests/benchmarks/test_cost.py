@@ -347,7 +347,7 @@ def test_the_page_has_the_cost_of_one_function_for_all_rules() -> None:
         return dollars(line for line in lines if not line.is_hook)
 
     sentence = (
-        f"cost {cost(10, 1):.0f} dollars with 10 rules and {cost(29, 1):.0f} with 29. With 29 rules "
-        f"and 8 ranks they cost {cost(29, 8):.0f}."
+        f"cost {cost(10, 1):.0f} dollars with 10 rules and {cost(29, 1):.0f} with 29. With 29 "
+        f"rules and 8 ranks they cost {cost(29, 8):.0f}."
     )
     assert sentence in " ".join(PAGE.read_text(encoding="utf-8").split())

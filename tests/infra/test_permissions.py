@@ -58,6 +58,7 @@ EVALUATOR: set[Grant] = {
     ("dynamodb:PutItem", TABLE, OWN),
     ("dynamodb:UpdateItem", TABLE, OWN),
     ("events:PutEvents", BUS, events_of("SageMaker Training Job State Change")),
+    ("sqs:ChangeMessageVisibility", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:DeleteMessage", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:GetQueueAttributes", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:ReceiveMessage", "${RuleexplosionQueue.Arn}", ""),

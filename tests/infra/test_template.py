@@ -106,7 +106,7 @@ def test_events_reach_the_evaluator(template: Template, rule_name: str) -> None:
     (target,) = rule["Targets"]
     assert target["Arn"] == {"Fn::GetAtt": [name, "Arn"]}
     assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [letters, "Arn"]}}
-    assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 20
     assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": [letters, "Arn"]}
     _, mapping = only(resources(template, "AWS::Lambda::EventSourceMapping"), part)
     assert mapping["EventSourceArn"] == {"Fn::GetAtt": [name, "Arn"]}

@@ -521,6 +521,7 @@ def pipeline(aws: None, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
             evaluate_rule._settings,
             evaluate_rule._telemetry,
             evaluate_rule._service,
+            evaluate_rule._redelivery,
             stop_job._service,
             sweep._service,
             finish_job._service,

@@ -53,6 +53,7 @@ USED_BY_THE_SERVICES = re.compile(
 EVALUATOR = (
     r"s3:(PutObject|DeleteObject) .*_stepwatch/memory/\*",  # of rules that keep a lot
     r"sqs:SendMessage .*",  # when the time is over
+    r"sqs:ChangeMessageVisibility .*",  # when something fails
 )
 NEEDED_ELSEWHERE = {
     "explosionEvaluator": EVALUATOR,
