@@ -146,6 +146,8 @@ class StepwatchConfig:
         batching_window_s: Seconds that an evaluation waits for more events. Must be above 0 for a
             batch size above 10.
         maximum_concurrency: Evaluations of one rule that may run at the same time.
+        job_files_per_minute: Files of a job that a process of an evaluator evaluates as they come.
+            Above it, steps are evaluated in batches every 30 s, and the verdict says so.
         worker_wait_s: Seconds that a step waits for a rank before it is evaluated without it.
         worker_wait_steps: Number of later steps that must also wait before a rank is given up.
         max_silence_s: Seconds without output after which a run counts as ended.
@@ -192,6 +194,7 @@ class StepwatchConfig:
     batch_size: Annotated[int, read_number(1, 10000)] = 10
     batching_window_s: Annotated[int, read_number(0, 300)] = 1
     maximum_concurrency: Annotated[int, read_number(2, 1000)] = 10
+    job_files_per_minute: Annotated[int, read_number(1, 1_000_000)] = 600
     worker_wait_s: Annotated[int, read_number(1, 86400)] = 600
     worker_wait_steps: Annotated[int, read_number(1, 10000)] = 20
     max_silence_s: Annotated[int, read_number(300, 30 * 86400)] = 86400

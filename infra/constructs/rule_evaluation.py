@@ -203,6 +203,7 @@ class RuleEvaluation(Construct):
         return {
             environment.EVENT_BUS_NAME: STATUS_BUS,
             environment.QUEUE_URL: self.queue.queue_url,
+            environment.JOB_FILES_PER_MINUTE: str(config.job_files_per_minute),
             environment.WORKER_WAIT_S: str(config.worker_wait_s),
             environment.WORKER_WAIT_STEPS: str(config.worker_wait_steps),
         }

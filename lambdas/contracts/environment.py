@@ -10,6 +10,7 @@ __all__ = [
     "DEPLOYED_RULES",
     "EVENT_BUS_NAME",
     "GROUPED_RULES",
+    "JOB_FILES_PER_MINUTE",
     "MAX_SILENCE_S",
     "METRICS_NAMESPACE",
     "NOTIFY_NOT_JUDGED",
@@ -104,6 +105,9 @@ WORKER_WAIT_S: Final = "STEPWATCH_WORKER_WAIT_S"
 
 WORKER_WAIT_STEPS: Final = "STEPWATCH_WORKER_WAIT_STEPS"
 """evaluate_rule: later steps of other workers that must wait, too, before a worker is given up."""
+
+JOB_FILES_PER_MINUTE: Final = "STEPWATCH_JOB_FILES_PER_MINUTE"
+"""evaluate_rule: files of a job that a process evaluates as they come, in a minute."""
 
 RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
 """sweep, finish_job: JSON object of the evaluators' queues by rule configuration name.

@@ -19,6 +19,7 @@ from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
+from lambdas.evaluate_rule.job_limits import MAX_JOB_BYTES, JobLimits
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.redelivery import Redelivery
@@ -74,6 +75,7 @@ def _service() -> EvaluateRuleService:
         ),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
         open_store=_open_store,
+        limits=JobLimits(settings.job_files_per_minute, MAX_JOB_BYTES),
         telemetry=telemetry,
     )
 

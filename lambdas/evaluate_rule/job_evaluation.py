@@ -72,6 +72,8 @@ class JobEvaluation:
         wakes: Sequence[Wake],
         budget: TimeBudget,
         attempts: RuleAttempts | None = None,
+        *,
+        is_limited: bool = False,
     ) -> None:
         """Update the rules' states of a job.
 
@@ -81,6 +83,7 @@ class JobEvaluation:
             wakes: Wakes for its runs.
             budget: The time budget.
             attempts: Attempts at the rules, which are recorded; None for a first delivery.
+            is_limited: Whether the job has more files than are evaluated as they come.
 
         Raises:
             OutOfTimeError: Some objects or rules had no budget.
@@ -107,9 +110,11 @@ class JobEvaluation:
             created_at=_newest(objects),
             budget=budget,
             attempts=attempts,
+            is_limited=is_limited,
         )
-        keys = sorted(found.key for found in objects if not found.is_end_marker)
-        for files, is_last in _portions(iter_step_files(store, keys)):
+        sizes = {found.key: found.size for found in objects if not found.is_end_marker}
+        keys = sorted(sizes)
+        for files, is_last in _portions(iter_step_files(store, keys, sizes)):
             self._evaluate_runs(store, self._files_by_run(store, files), due, is_last=is_last)
             if not is_last and not budget.may_go_on():
                 raise OutOfTimeError(f"no time for all files of {store.uri}")
@@ -129,7 +134,14 @@ class JobEvaluation:
                 if number and not due.budget.may_go_on():
                     raise OutOfTimeError(f"no time for all rules of {store.uri}")
                 budget = due.budget.share(len(groups) - number)
-                found = RunFiles(store, registration, files, budget=budget, attempts=due.attempts)
+                found = RunFiles(
+                    store,
+                    registration,
+                    files,
+                    budget,
+                    attempts=due.attempts,
+                    is_limited=due.is_limited,
+                )
                 found = due.completed(found, of_group) if is_last else found
                 with self.telemetry.job(registration.training_job_name, run):
                     self.evaluation.look_at(name, of_group, found)
@@ -208,6 +220,7 @@ class _Due:
         created_at: Creation time of the newest object, seconds since the epoch.
         budget: The time budget.
         attempts: Attempts at the rules.
+        is_limited: Whether the job has more files than are evaluated as they come.
     """
 
     marker: EndMarker | None
@@ -216,6 +229,7 @@ class _Due:
     created_at: float | None
     budget: TimeBudget
     attempts: RuleAttempts | None = None
+    is_limited: bool = False
 
     @property
     def runs(self) -> Iterable[str]:

@@ -44,11 +44,13 @@ class TensorObject:
         root_uri: The trial's root, ending in "/".
         key: The object's key inside it: an index file or the end marker.
         created_at: Creation time of the object, seconds since the epoch; None if unknown.
+        size: Its size in bytes; 0 if unknown.
     """
 
     root_uri: str
     key: str
     created_at: float | None
+    size: int = 0
 
     @property
     def is_end_marker(self) -> bool:
@@ -88,7 +90,7 @@ def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wa
     if relative in _OTHER_FILES:
         raise IgnoredMessageError(f"{relative} requires no evaluation", is_expected=True)
     _check_path(root, relative)
-    return TensorObject(f"s3://{bucket}/{root}", relative, event_time(event))
+    return TensorObject(f"s3://{bucket}/{root}", relative, event_time(event), _size(detail))
 
 
 def _event(body: str) -> Mapping[str, Any]:
@@ -108,6 +110,11 @@ def _text_at(detail: object, *path: str) -> str:
     if not isinstance(value, str) or not value:
         raise IgnoredMessageError(f"the event's detail has no {'.'.join(path)}")
     return value
+
+
+def _size(detail: Any) -> int:
+    size = detail["object"].get("size")
+    return size if type(size) is int and size > 0 else 0
 
 
 def _check_path(root: str, relative: str) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from hook_layer.storage.base import Store
 from lambdas.evaluate_rule.blocked_states import MAX_TEXT, blocked, given_up, unblocked
 from lambdas.evaluate_rule.continuation import OutOfTimeError
+from lambdas.evaluate_rule.job_limits import BATCH_NOTE
 from lambdas.evaluate_rule.quiet_run import QuietRun
 from lambdas.evaluate_rule.rules import RuleConfigurationError
 from lambdas.evaluate_rule.time_budget import TimeBudget
@@ -85,6 +86,7 @@ class RunFiles:
         created_at: Creation time of the newest object, seconds since the epoch.
         wake: The wake for the run, besides its files.
         attempts: Attempts at the rules, which are recorded; None for a first delivery.
+        is_limited: Whether the job has more files than are evaluated as they come.
     """
 
     store: Store
@@ -96,6 +98,7 @@ class RunFiles:
     created_at: float | None = None
     wake: Wake | None = None
     attempts: RuleAttempts | None = None
+    is_limited: bool = False
 
     @property
     def reason(self) -> WakeReason | None:
@@ -267,6 +270,7 @@ class RunEvaluation:
             if after != stored.state or heard != stored:
                 is_over = after.ended or after.progress.finishing
                 note = stored.note or (quiet.note if is_over else "")
+                note = note or (BATCH_NOTE if run.is_limited else "")
                 changes[rule] = replace(heard, note=note), after
         if changes:
             result.group = self._save(group, changes)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.evaluate_rule.attempts import RuleAttempts, recorded
 from lambdas.evaluate_rule.continuation import OutOfTimeError
+from lambdas.evaluate_rule.job_limits import MAX_BATCH_S, JobLimits
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
 from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.wake import Wake
@@ -44,6 +45,12 @@ class _JobMessages:
     objects: list[TensorObject] = field(default_factory=list)
     wakes: list[Wake] = field(default_factory=list)
     were_received: bool = False
+    is_limited: bool = False
+
+    @property
+    def order(self) -> tuple[bool, bool]:
+        """The order of jobs: those that take much time, or may end the process, are last."""
+        return self.were_received, self.is_limited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,7 @@ class EvaluateRuleService:
         jobs: Evaluates one job.
         attempts: Records jobs that made the process die.
         open_store: Returns the store at a trial's root.
+        limits: What one job may take of this process.
         telemetry: Logs and metrics.
     """
 
@@ -62,6 +70,7 @@ class EvaluateRuleService:
     jobs: JobEvaluation
     attempts: Attempts
     open_store: Callable[[str], Store]
+    limits: JobLimits
     telemetry: Telemetry
 
     def evaluate(
@@ -138,18 +147,50 @@ class EvaluateRuleService:
             else:
                 job.objects.append(found)
             job.were_received |= was_received
-        return dict(sorted(jobs.items(), key=lambda item: item[1].were_received))
+        for root_uri, job_messages in jobs.items():
+            self._limit(root_uri, job_messages)
+        return dict(sorted(jobs.items(), key=lambda item: item[1].order))
+
+    def _limit(self, root_uri: str, messages: _JobMessages) -> None:
+        """Drop messages of a job above its limit."""
+        num_objects = len(messages.objects)
+        messages.objects = list(self.limits.admit(root_uri, messages.objects))
+        messages.is_limited = self.limits.is_exceeded(root_uri)
+        if num_objects > len(messages.objects):
+            self.telemetry.count("FilesPutOff", num_objects - len(messages.objects))
 
     def _failure_of(
         self, root_uri: str, messages: _JobMessages, budget: TimeBudget
     ) -> Exception | None:
         """Evaluate a job; return the error, if any."""
+        if self.limits.is_paused(root_uri):
+            self.telemetry.count("JobsPaused")
+            return OutOfTimeError(f"{root_uri} failed repeatedly, and waits")
+        if not (messages.objects or messages.wakes):
+            return None
+        if messages.is_limited:
+            budget = budget.at_most(MAX_BATCH_S)
+        failure = self._look_at(root_uri, messages, budget)
+        is_late = isinstance(failure, OutOfTimeError)
+        self.limits.report(root_uri, has_failed=failure is not None and not is_late)
+        return failure
+
+    def _look_at(
+        self, root_uri: str, messages: _JobMessages, budget: TimeBudget
+    ) -> Exception | None:
         try:
             is_repeated = messages.were_received
             attempts = RuleAttempts(self.attempts, root_uri) if is_repeated else None
             with recorded(self.attempts, root_uri) if is_repeated else nullcontext():
                 store = self.open_store(root_uri)
-                self.jobs.look_at(store, messages.objects, messages.wakes, budget, attempts)
+                self.jobs.look_at(
+                    store,
+                    messages.objects,
+                    messages.wakes,
+                    budget,
+                    attempts,
+                    is_limited=messages.is_limited,
+                )
         except OutOfTimeError as error:
             self.telemetry.count("JobsPutOff")
             return error

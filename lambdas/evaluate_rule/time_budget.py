@@ -24,6 +24,10 @@ class TimeBudget:
         """Return whether time is left."""
         return self.remaining_ms() >= self.end_ms
 
+    def at_most(self, seconds: float) -> TimeBudget:
+        """Return a turn that ends after some seconds at the latest."""
+        return replace(self, end_ms=max(self.end_ms, self.remaining_ms() - 1000 * seconds))
+
     def share(self, num: int) -> TimeBudget:
         """Return the next of several equal turns that share the rest of this one.
 

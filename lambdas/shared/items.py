@@ -108,7 +108,7 @@ class Items:
         for attempt in range(_MAX_WRITES):
             try:
                 write(TableName=self._table_name, **arguments)
-            except ClientError as error:  # noqa: PERF203 - the loop is there for it
+            except ClientError as error:
                 code = error.response["Error"]["Code"]
                 if code == _REFUSED:
                     item: Any = error.response.get("Item")

@@ -82,6 +82,7 @@ class EvaluateRuleSettings(_Settings):
         queue_url: The function's own queue, for work that one call has no time for; None if the
             records themselves must be delivered again.
         worker_wait_s: Seconds that a step waits for a worker, see `Patience`.
+        job_files_per_minute: Files of a job that a process evaluates as they come, in a minute.
         worker_wait_steps: Number of later steps that must wait, too, before a worker is given up.
     """
 
@@ -94,6 +95,7 @@ class EvaluateRuleSettings(_Settings):
     queue_url: str | None = None
     worker_wait_s: float = 600.0
     worker_wait_steps: int = 20
+    job_files_per_minute: int = 600
 
     @classmethod
     def _read(cls, reader: EnvironmentReader) -> Self:
@@ -111,6 +113,7 @@ class EvaluateRuleSettings(_Settings):
             ),
             queue_url=reader.text(environment.QUEUE_URL, default="") or None,
             worker_wait_s=reader.number(environment.WORKER_WAIT_S, default=600.0),
+            job_files_per_minute=int(reader.number(environment.JOB_FILES_PER_MINUTE, default=600)),
             worker_wait_steps=int(reader.number(environment.WORKER_WAIT_STEPS, default=20)),
         )
 

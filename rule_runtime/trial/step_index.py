@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,18 +93,27 @@ def load_step_files(store: Store, keys: Iterable[str]) -> list[StepFile]:
     return list(iter_step_files(store, keys))
 
 
-def iter_step_files(store: Store, keys: Iterable[str]) -> Iterator[StepFile]:
+def iter_step_files(
+    store: Store, keys: Iterable[str], sizes: Mapping[str, int] | None = None
+) -> Iterator[StepFile]:
     """Yield index files in the step order of their keys, reading a few of them ahead.
 
     Missing objects are skipped, and other keys are skipped with a warning. A file that cannot be
     parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its problem. At most eight unparsed
     files are read ahead. Each key is read once.
+
+    Args:
+        store: The trial's root.
+        keys: Keys of the files.
+        sizes: Known sizes in bytes by key; a file that is too long is not read.
     """
+    long = {key: size for key, size in (sizes or {}).items() if size > MAX_INDEX_BYTES}
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
     # `SharedReads` caches parsed files for its other readers.
     cache: StepFileCache = getattr(store, "step_files", StepFileCache(0))
     kept = {key: file for key in ordered if (file := cache.get(key)) is not None}
+    kept |= {key: _too_long(key, names[key], long[key]) for key in ordered if key in long}
     unread = [key for key in ordered if key not in kept]
     contents = _contents(store, unread)
     for key in ordered:
@@ -179,6 +188,11 @@ def _parsed(key: str, name: IndexName, data: bytes) -> StepFile:
     except FormatError as error:
         return StepFile(key, name.step, name.worker, None, str(error))
     return StepFile(key, name.step, name.worker, index, num_bytes=len(data))
+
+
+def _too_long(key: str, name: IndexName, size: int) -> StepFile:
+    problem = f"{key} has {size} bytes, at most {MAX_INDEX_BYTES} are allowed"
+    return StepFile(key, name.step, name.worker, None, problem)
 
 
 def _length(file: StepFile) -> int:

@@ -41,6 +41,7 @@ from lambdas.contracts.events import (
 )
 from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
+from lambdas.evaluate_rule.job_limits import MAX_JOB_BYTES, JobLimits
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import DeployedRules, RuleSource
@@ -276,6 +277,7 @@ class MemoryPipeline:
     queue: Any = None
     patience: Patience = field(default_factory=Patience)
     now: float = 1000.0
+    job_files_per_minute: int = 1_000_000
 
     def service(self) -> EvaluateRuleService:
         """Return a fresh evaluator, as after a cold start."""
@@ -299,6 +301,7 @@ class MemoryPipeline:
             jobs=JobEvaluation(rule_source, registry, evaluation, telemetry),
             attempts=self.attempts,
             open_store=lambda uri: self.other_stores.get(uri, self.store),
+            limits=JobLimits(self.job_files_per_minute, MAX_JOB_BYTES, lambda: self.now),
             telemetry=telemetry,
         )
 

@@ -1,6 +1,7 @@
 """Let many jobs train at once while the poller dies and services fail; is every verdict right?
 
 python -m tests.soak [--jobs N] [--minutes M] [--failures SHARE] [--seed N] [--rules NAMES]
+    [--evaluators per_rule|grouped]
 
 The template runs in the local target. Requests fail, and the poller dies, from the beginning on.
 When nothing is on its way any more, everything is compared. The exit status is 1 if anything is
@@ -37,6 +38,7 @@ def main(arguments_given: Sequence[str] | None = None) -> int:
         span_s=60 * arguments.minutes,
         failures=arguments.failures,
         seed=arguments.seed,
+        evaluators=arguments.evaluators,
         rules={name: RULES.get(name, {}) for name in arguments.rules},
     )
     workdir = Path(tempfile.mkdtemp(prefix="soak-"))
@@ -67,6 +69,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
         help="share of the functions' requests to S3, DynamoDB and EventBridge that fail (0.05)",
     )
     parser.add_argument("--seed", type=int, default=0, help="draws jobs, kills and faults (0)")
+    modes = ("per_rule", "grouped")
+    parser.add_argument("--evaluators", choices=modes, default="per_rule", help="(per_rule)")
     parser.add_argument(
         "--rules",
         type=lambda text: text.split(","),

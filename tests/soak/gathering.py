@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
@@ -16,6 +17,7 @@ from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
 from infra.local.asynchronous import QUEUE_NAME_PREFIX
 from lambdas.contracts.events import (
+    JOB_RULES,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     STATUS_DETAIL_TYPE,
@@ -23,6 +25,7 @@ from lambdas.contracts.events import (
     stop_partition,
 )
 from lambdas.shared.rule_memory import RuleMemories
+from lambdas.shared.state_groups import StateGroups
 from lambdas.shared.state_table import DynamoStateTable, StateKey
 from lambdas.shared.stop_table import REQUESTED
 from rule_runtime.engine.state import EvaluationState
@@ -53,9 +56,9 @@ class Gathering:
         self._sqs, self._s3 = target.client("sqs"), target.client("s3")
         self._dynamodb = target.client("dynamodb")
         self._table_name = target.outputs["StateTableName"]
-        self._states = DynamoStateTable(
-            self._dynamodb, self._table_name, memories=RuleMemories(self._open_store)
-        )
+        memories = RuleMemories(self._open_store)
+        self._states = DynamoStateTable(self._dynamodb, self._table_name, memories=memories)
+        self._groups = StateGroups(self._dynamodb, self._table_name, memories=memories)
         self._queue_url = self._sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
 
     def subscribe(self) -> None:
@@ -181,6 +184,8 @@ class Gathering:
 
     def _state(self, key: StateKey) -> EvaluationState | None:
         stored = self._states.load(key)
+        if stored is None:
+            stored = self._groups.stored(replace(key, rule=JOB_RULES)).states.get(key.rule)
         return None if stored is None else stored.state
 
     def _open_store(self, uri: str) -> Store:

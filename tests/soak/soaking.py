@@ -48,6 +48,7 @@ class Settings:
         failures: Share of the functions' requests that fail.
         seed: Seed of all draws.
         rules: The rules and their parameters.
+        evaluators: `per_rule` or `grouped`.
     """
 
     num_jobs: int
@@ -55,10 +56,12 @@ class Settings:
     failures: float
     seed: int
     rules: Mapping[str, Mapping[str, str]]
+    evaluators: str = "per_rule"
 
     def context(self) -> dict[str, object]:
         """Return the deployment's settings: every rule stops jobs."""
         return {
+            "stepwatch:evaluators": self.evaluators,
             "stepwatch:rules": {name: dict(parameters) for name, parameters in self.rules.items()},
             "stepwatch:stop_policy": "watched",
             "stepwatch:stop_rules": "",
