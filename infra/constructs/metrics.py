@@ -8,9 +8,11 @@ from typing import Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
+from lambdas.contracts.events import ACTIVE_INDEX
 from lambdas.contracts.metrics import namespace_of
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "age_of_oldest",
     "errors",
     "messages_in",
+    "throttled_writes",
     "throttles",
 ]
 
@@ -80,3 +83,21 @@ def errors(function: lambda_.IFunction) -> cloudwatch.Metric:
 def throttles(function: lambda_.IFunction) -> cloudwatch.Metric:
     """Return the number of calls of a function that were held back."""
     return function.metric_throttles(period=MINUTE, statistic="Sum")
+
+
+def throttled_writes(table: dynamodb.ITable) -> dict[str, cloudwatch.IMetric]:
+    """Return the numbers of throttled writes of a table and of its index, by their names."""
+    of_table = {"TableName": table.table_name}
+    return {
+        name: cloudwatch.Metric(
+            namespace="AWS/DynamoDB",
+            metric_name="WriteThrottleEvents",
+            dimensions_map={**of_table, **more},
+            statistic="Sum",
+            period=MINUTE,
+        )
+        for name, more in {
+            "the table": {},
+            "its index": {"GlobalSecondaryIndexName": ACTIVE_INDEX},
+        }.items()
+    }

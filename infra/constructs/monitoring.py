@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
@@ -22,6 +23,7 @@ from infra.constructs.metrics import (
     age_of_oldest,
     errors,
     messages_in,
+    throttled_writes,
     throttles,
 )
 from infra.constructs.rule_evaluation import VISIBILITY_TIMEOUTS, RuleEvaluation
@@ -58,6 +60,7 @@ class Monitored:
     functions: Mapping[str, lambda_.IFunction]
     failures: Mapping[str, sqs.IQueue]
     each_minute: Mapping[str, lambda_.IFunction]
+    table: dynamodb.ITable
 
 
 class Monitoring(Construct):
@@ -116,6 +119,14 @@ class Monitoring(Construct):
             {name: throttles(function) for name, function in monitored.functions.items()},
             threshold=0,
             description="Lambda throttled calls: request more concurrency for this account",
+        )
+        self._alarm(
+            "TableThrottles",
+            throttled_writes(monitored.table),
+            threshold=0,
+            minutes=THROTTLED_MINUTES,
+            within=THROTTLED_MINUTES,
+            description="DynamoDB throttles writes of the state table: verdicts are late",
         )
         self._alarm(
             "StopsNotConfirmed",

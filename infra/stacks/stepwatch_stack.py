@@ -111,6 +111,7 @@ class StepwatchStack(cdk.Stack):
             functions={**functions, "sweep": self.sweep.function},
             failures={name: handler.failures for name, handler in self._handlers.items()},
             each_minute={"NoSweep": self.sweep.function, "NoFollowUp": functions["stop_job"]},
+            table=self.state.table,
         )
 
     def _outputs(self, config: StepwatchConfig) -> None:

@@ -6,10 +6,11 @@ by a listing, so their steps are evaluated in a batch; so does the sweep, and th
 
 from __future__ import annotations
 
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_NOTE", "MAX_BATCH_S", "MAX_JOB_BYTES", "JobLimits"]
 
 BATCH_NOTE: Final = "its files came faster than allowed: steps were evaluated in batches"
-MAX_BATCH_S: Final = 5.0
+MAX_BATCH_S: Final = 1.0
 """Maximum time of a call for a job above its limit, seconds; other jobs wait no longer."""
 MAX_JOB_BYTES: Final = 64 << 20
 """Bytes of a job's index files that are evaluated as they come, in a minute: parsing them takes a
 process some five seconds."""
-_WINDOW_S: Final = 60.0
+_MINUTE_S: Final = 60.0
+_BURST: Final = 0.2
+"""Share of a minute's limit that may come at once; more of it would make other jobs wait."""
 _BATCH_EVERY_S: Final = 30.0
-"""Interval of batches in one process, seconds; ten processes spend a sixth of their time."""
+"""Minimum interval of batches in one process, seconds; they take a thirtieth of its time."""
 _MAX_FAILURES: Final = 5
 _PAUSE_S: Final = 30.0
 """Seconds without an evaluation after so many failures in a row; the messages come back later."""
@@ -34,12 +37,12 @@ _MAX_JOBS: Final = 1000
 
 @dataclass
 class _Job:
-    """What a job took in the current minute."""
+    """What a job may still take, as a share of a minute's limit."""
 
-    begin: float
-    files: int = 0
-    num_bytes: int = 0
-    batch_at: float = field(default=-_BATCH_EVERY_S)
+    at: float
+    share: float = _BURST
+    limited_until: float = 0.0
+    batch_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
 
@@ -51,13 +54,19 @@ class JobLimits:
         max_files: Files of a job that are evaluated as they come, in a minute.
         max_bytes: Bytes of them, likewise.
         clock: Seconds, monotonic.
+        jitter: Spreads the batches of several processes.
     """
 
     def __init__(
-        self, max_files: int, max_bytes: int, clock: Callable[[], float] = time.monotonic
+        self,
+        max_files: int,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: random.Random | None = None,
     ) -> None:
         self._max_files, self._max_bytes = max_files, max_bytes
         self._clock = clock
+        self._jitter = jitter or random.Random()  # noqa: S311 - only spreads load
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
     def admit(self, root_uri: str, objects: Sequence[TensorObject]) -> Sequence[TensorObject]:
@@ -68,20 +77,23 @@ class JobLimits:
             objects: New objects in it.
         """
         now, job = self._clock(), self._job(root_uri)
-        job.files += len(objects)
-        job.num_bytes += sum(found.size for found in objects)
-        if not self.is_exceeded(root_uri):
+        num_bytes = sum(found.size for found in objects)
+        taken = len(objects) / self._max_files + num_bytes / self._max_bytes
+        # Dropped messages count, too: a job that goes on like this has batches only.
+        job.share, has_room = max(job.share - taken, -_BURST), taken <= job.share
+        if has_room:
             return objects
-        is_due = now - job.batch_at >= _BATCH_EVERY_S
-        job.batch_at = now if is_due else job.batch_at
+        job.limited_until = now + _MINUTE_S
+        is_due = now >= job.batch_at
+        if is_due:  # at different times in different processes
+            job.batch_at = now + self._jitter.uniform(1, 1.5) * _BATCH_EVERY_S
         files = [found for found in objects if not found.is_end_marker]
         smallest = sorted(files, key=lambda found: found.size)[: int(is_due)]
         return [*smallest, *(found for found in objects if found.is_end_marker)]
 
     def is_exceeded(self, root_uri: str) -> bool:
-        """Return whether a job took more than its limit in this minute."""
-        job = self._job(root_uri)
-        return job.files > self._max_files or job.num_bytes > self._max_bytes
+        """Return whether a job exceeded its limit within the last minute."""
+        return self._clock() < self._job(root_uri).limited_until
 
     def is_paused(self, root_uri: str) -> bool:
         """Return whether a job failed so often that it has to wait."""
@@ -100,6 +112,6 @@ class JobLimits:
         self._jobs.move_to_end(root_uri)
         if len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
-        if now - job.begin >= _WINDOW_S:
-            job.begin, job.files, job.num_bytes = now, 0, 0
+        job.share = min(job.share + (now - job.at) / _MINUTE_S, _BURST)
+        job.at = now
         return job

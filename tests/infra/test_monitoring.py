@@ -174,6 +174,7 @@ def test_essential_alarms_leave_out_those_of_each_rule(
         "Failures",
         "Errors",
         "Throttles",
+        "TableThrottles",
         "StopsNotConfirmed",
         "NoSweep",
         "NoFollowUp",

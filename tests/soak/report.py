@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from statistics import quantiles
 
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +35,7 @@ class Course:
         num_sweeps: How often the schedules ran.
         writing_s: Seconds for which jobs wrote.
         settling_s: Seconds from then until all was done.
+        latencies_s: Seconds from a file to each verdict.
     """
 
     num_files: int
@@ -41,6 +43,7 @@ class Course:
     num_sweeps: int
     writing_s: float
     settling_s: float
+    latencies_s: tuple[float, ...] = ()
 
 
 def print_report(
@@ -82,6 +85,9 @@ def _happenings(findings: Findings, course: Course) -> Table:
     table.add_row("sweeps", str(course.num_sweeps))
     times = f"{course.writing_s:.0f} s, {course.settling_s:.0f} s"
     table.add_row("writing, settling after it", times)
+    if course.latencies_s:
+        median, *_, p99 = quantiles(course.latencies_s, n=100)[49:]
+        table.add_row("file to verdict, median, p99", f"{median:.1f} s, {p99:.1f} s")
     return table
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,9 +172,18 @@ def soak(
             schedule.num_runs,
             written - begin,
             time.monotonic() - written,
+            tuple(_latencies_s(workdir)),
         )
         tell("comparing")
         return gathering.findings(jobs.errors), course, misfortune
+
+
+def _latencies_s(workdir: Path) -> Iterator[float]:
+    """Yield the seconds from a file to each verdict, from the logs of the functions."""
+    for path in (workdir / "logs").glob("*"):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if '"VerdictLatency":' in line:
+                yield from (ms / 1000 for ms in json.loads(line)["VerdictLatency"])
 
 
 class _Schedule:
