@@ -158,8 +158,8 @@ def test_what_does_not_keep_up(
 ) -> None:
     namespace, metric_name, dimension = metric
     now = datetime.now(timezone.utc) - timedelta(minutes=5)
-    given = {f"{STACK}-a": [value, value], f"{STACK}-b": [0.0], "Other-a": [99.0]}
-    for name, values in given.items():
+    of_names = {f"{STACK}-a": [value, value], f"{STACK}-b": [0.0], "Other-a": [99.0]}
+    for name, values in of_names.items():
         one: Any = {"MetricName": metric_name, "Dimensions": [{"Name": dimension, "Value": name}]}
         data: Any = [{**one, "Value": each, "Timestamp": now} for each in values]
         boto3.client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=data)
