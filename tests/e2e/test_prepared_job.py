@@ -162,7 +162,7 @@ def check_log_urls(job: DebugJob, target: LocalTarget) -> None:
     deployed = target.client("logs").describe_log_groups()["logGroups"]
     assert set(groups) <= {group["logGroupName"] for group in deployed}
     assert "NonFinite" in groups[0]
-    assert "BuiltIn" in groups[1]
+    assert "_job-rules" in groups[1]
 
 
 def test_a_job_elsewhere_is_stopped_by_its_owner(target: LocalTarget) -> None:
