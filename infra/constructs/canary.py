@@ -9,7 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.config import StepwatchConfig
-from infra.constructs.metrics import errors
+from infra.constructs.metrics import described, errors
 from infra.constructs.trust import role_path
 from infra.nag import acknowledge
 
@@ -52,8 +52,9 @@ class Canary(Construct):
             threshold=0,
             evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description="A function fails: a deployment of its new version is rolled back. "
-            "The alarm Errors notifies people",
+            alarm_description=described(
+                "A function fails: a deployment of its new version is rolled back", "CanaryErrors"
+            ),
         )
         self._allow(
             ["lambda:GetAlias", "lambda:GetProvisionedConcurrencyConfig", "lambda:UpdateAlias"],

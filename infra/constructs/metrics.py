@@ -22,12 +22,15 @@ __all__ = [
     "VERDICT_LATENCY",
     "OwnMetrics",
     "age_of_oldest",
+    "described",
     "errors",
     "messages_in",
     "throttled_writes",
     "throttles",
 ]
 
+RUNBOOK: Final = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on'"
+"""A description without a link, because readers may have no access to this repository."""
 MINUTE: Final = cdk.Duration.minutes(1)
 
 REQUESTS: Final = "Requests"
@@ -63,6 +66,11 @@ class OwnMetrics:
             statistic=statistic,
             period=MINUTE,
         )
+
+
+def described(what: str, id_: str) -> str:
+    """Return the description of an alarm, which names its section of the runbook."""
+    return f"{what}. What to do: see {RUNBOOK}, {id_}."
 
 
 def messages_in(queue: sqs.IQueue) -> cloudwatch.Metric:

@@ -21,6 +21,7 @@ from infra.constructs.metrics import (
     VERDICT_LATENCY,
     OwnMetrics,
     age_of_oldest,
+    described,
     errors,
     messages_in,
     throttled_writes,
@@ -43,9 +44,6 @@ OLDEST_MESSAGE_S = 900
 THROTTLED_MINUTES = 5
 FAILED_DELIVERIES = 3
 MINUTES_WITHOUT_CALL = 5
-
-RUNBOOK = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on'"
-"""A description without a link, because readers may have no access to this repository."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,7 @@ class Monitoring(Construct):
                 evaluation_periods=within + LATE_MINUTES,
                 datapoints_to_alarm=minutes,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=_described(f"{description}. Watches {', '.join(part)}", id_),
+                alarm_description=described(f"{description}. Watches {', '.join(part)}", id_),
             )
             alarm.add_alarm_action(self._action)
 
@@ -214,13 +212,9 @@ class Monitoring(Construct):
             threshold=1,
             evaluation_periods=MINUTES_WITHOUT_CALL,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-            alarm_description=_described("The schedule does not call its function", id_),
+            alarm_description=described("The schedule does not call its function", id_),
         )
         alarm.add_alarm_action(self._action)
-
-
-def _described(what: str, id_: str) -> str:
-    return f"{what}. What to do: see {RUNBOOK}, {id_}."
 
 
 def _largest(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:

@@ -301,19 +301,19 @@ def test_the_dashboards_of_two_regions_differ_and_each_is_found(template: Templa
     assert domains == dict(CONSOLE_DOMAINS)
 
 
-def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(default_template: Template) -> None:
+def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(full_template: Template) -> None:
     text = (ROOT / "docs" / "how-to" / "alarms.md").read_text()
     _, _, runbook = text.partition("\n## When an alarm is on\n")
     described = re.findall(r"^### (\w+)\n\n\*.+\*", runbook.partition("\n## ")[0], re.MULTILINE)
     named = {
         alarm["AlarmDescription"].rpartition(", ")[2].rstrip(".")
-        for alarm in alarms(default_template).values()
+        for alarm in alarms(full_template).values()
     }
     assert sorted(described) == sorted(named)
-    for alarm_id, alarm in alarms(default_template).items():
+    for alarm_id, alarm in alarms(full_template).items():
         where = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on', "
         assert where in alarm["AlarmDescription"]
-        assert alarm_id.removeprefix("Monitoring").startswith(tuple(named))
+        assert any(name in alarm_id for name in named)
 
 
 def test_the_runbook_says_how_late_an_alarm_may_be(default_template: Template) -> None:
