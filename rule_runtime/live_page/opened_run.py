@@ -54,6 +54,7 @@ class OpenedRun:
         workers: Its workers, by the names of its files.
         wanted: The workers whose files are read; empty for the first one.
         verdicts: Verdicts of rules, findings first.
+        with_values: Step, worker and key of index files that name values.
         problem: Why the storage cannot be read; empty if it can.
         problems: Why some index files cannot be read.
     """
@@ -88,6 +89,7 @@ class OpenedRun:
         self.num_unread = 0
         self.last_step = -1
         self.steps: set[int] = set()
+        self.with_values: list[tuple[int, str, str]] = []
         self._seen: set[str] = set()
         self._unread: dict[str, str] = {}
         self._follower: RunFollower | None = None
@@ -183,6 +185,8 @@ class OpenedRun:
         if index.run != self.run:
             self.steps.discard(file.step)
             return
+        if index.locations:
+            self.with_values.append((file.step, file.worker, file.key))
         block = index.statistics
         if block is None or not len(block.tensors):
             block, _ = statistics_of_values(self.store, index)

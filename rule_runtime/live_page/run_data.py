@@ -31,9 +31,9 @@ from rule_runtime.reporting.job_verdicts import JobVerdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios, weight_norms
 from rule_runtime.reporting.pixel_columns import Points, pixel_columns
 from rule_runtime.reporting.run_history import StepNorms
-from rule_runtime.trial.step_index import StepFile
+from rule_runtime.trial.step_index import StepFile, iter_step_files
+from rule_runtime.trial.step_view import StepReader
 from rule_runtime.trial.stop_request import read_stop_request
-from rule_runtime.trial.trial import Trial
 
 __all__ = ["Range", "curves", "details", "heat_map_of", "histogram", "search", "system"]
 
@@ -43,6 +43,8 @@ _MAX_COLUMNS: Final = 4096
 _MAX_FOUND: Final = 50
 """Tensors that a search answers."""
 _NUM_BINS: Final = 48
+_MAX_SEARCHED: Final = 100
+"""Index files before a step that are searched for a value."""
 _MAX_VALUE_BYTES: Final = 64 << 20
 """Largest tensor whose histogram is computed."""
 _MAPS: Final = ("gradients", "updates", "weights")
@@ -169,31 +171,32 @@ def histogram(run: OpenedRun, tensor: str, worker: str, step: int) -> dict[str, 
 
     None if no value of numbers was saved, or if it is too large.
     """
-    trial = Trial(run.store, name="run")
-    steps = [file.step for file in trial.step_files() if _has_value(file, tensor, worker)]
-    if not steps:
+    with run.lock:
+        near = sorted(each for each in run.with_values if worker in {"", each[1]})
+    earlier = [key for at, _, key in near if at <= step][-_MAX_SEARCHED:]
+    keys = earlier[::-1] or [key for _, _, key in near[:_MAX_SEARCHED]]
+    files = (file for key in keys for file in iter_step_files(run.store, [key]))
+    file = next((file for file in files if _has_value(file, tensor)), None)
+    if file is None:
         return None
-    at = max((each for each in steps if each <= step), default=steps[0])
-    value = np.asarray(trial.tensor(tensor).value(at, worker=worker or None))
-    if not value.size or value.nbytes > _MAX_VALUE_BYTES or value.dtype.kind not in "fiub":
+    value = StepReader(run.store).view(file.step, [file], num_workers=1).value(tensor)
+    if not value.size or value.dtype.kind not in "fiub":
         return None
     numbers = value.astype(np.float64).ravel()
     finite = numbers[np.isfinite(numbers)]
     counts, edges = np.histogram(finite, bins=_NUM_BINS)
     return {
         "tensor": tensor,
-        "step": int(at),
+        "step": file.step,
         "counts": counts.tolist() if finite.size else [],
         "edges": _numbers(edges),
         "num_bad": int(numbers.size - finite.size),
     }
 
 
-def _has_value(file: StepFile, tensor: str, worker: str) -> bool:
-    locations = (
-        () if file.index is None or worker not in {"", file.worker} else file.index.locations
-    )
-    return any(row.name == tensor for row in locations)
+def _has_value(file: StepFile, tensor: str) -> bool:
+    rows = () if file.index is None else file.index.locations
+    return any(row.name == tensor and row.length <= _MAX_VALUE_BYTES for row in rows)
 
 
 def _norms(run: OpenedRun, worker: str, shown: Range) -> list[StepNorms]:

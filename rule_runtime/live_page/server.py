@@ -215,6 +215,8 @@ def _answer(answer: Callable[[QueryParams], Any]) -> Callable[[Request], Any]:
         status = 200
         try:
             content = await asyncio.to_thread(answer, request.query_params)
+        except asyncio.CancelledError:  # the server ends
+            status, content = 503, {"error": "the server has ended"}
         except KeyError as error:
             status, content = 404, {"error": f"there is no run {error}; it may have been deleted"}
         except (StorageError, FormatError, TrialError, ImportError, ValueError) as error:

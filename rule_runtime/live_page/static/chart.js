@@ -154,7 +154,7 @@ export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 				x: { time: false, range: () => shown.pair },
 				y: isEmpty ? { range: [0, 1] } : { distr: options.isLog ? 3 : 1 },
 			},
-			axes: [{ ...axis, size: 34 }, { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick) + unit)) }],
+			axes: [{ ...axis, size: 34 }, { ...axis, size: (_, texts) => 20 + 7 * Math.max(5, ...(texts ?? []).map((text) => text.length)), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : numberText(tick) + unit)) }],
 			series: [{}, ...curves.flatMap((curve) => seriesOf(curve, options))], bands,
 			hooks: {
 				draw: [marks],

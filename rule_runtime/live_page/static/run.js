@@ -157,7 +157,7 @@ export function runView(main, id) {
 	}
 
 	function drawHead() {
-		fill(head, pills(), details.stopped ? p("", "Stopped: ", named(details.stopped)) : null, details.details ? p("", named(details.details)) : null, diagnosisCard(), details.steps ? null : p("", "No step is saved yet."));
+		fill(head, pills(), details.stopped ? p("", "Stopped: ", named(details.stopped)) : null, details.details && details.details !== details.stopped ? p("", named(details.details)) : null, diagnosisCard(), details.steps ? null : p("", "No step is saved yet."));
 		fill(message, details.problem ? problem(details.problem) : null, details.notes.map((note) => p("small faint", named(note))));
 	}
 
