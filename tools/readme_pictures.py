@@ -1,8 +1,7 @@
-"""Take the pictures of the README: the report and `watch` of a training that goes wrong.
+"""Take the pictures of README and pages: report, `watch`, and the page over all runs.
 
-`python -m tools.readme_pictures` trains a small network that stops learning, and writes
-`docs/images/report.png` and `docs/images/watch.png` with chromium. Run it when a page looks
-different from its picture.
+`python -m tools.readme_pictures` trains a small network three times, once until it stops learning,
+and writes `docs/images/*.png` with chromium. Run it when a page looks different from its picture.
 """
 
 from __future__ import annotations
@@ -23,13 +22,19 @@ from rule_runtime.cli.options import evaluated_or_stored
 from rule_runtime.cli.watch import shown
 from rule_runtime.live_page.follower import RunFollower
 from tests.rule_runtime.browser import ARGUMENTS, CHROMIUM
+from tests.rule_runtime.ui.test_server import served
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "images"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 RULES = ("VanishingGradient", "LossDiverging", "PlateauedLoss", "LearningRateTooHigh", "DeadRelu")
 WIDTH, HEIGHT, COLUMNS = 1100, 1000, 112
+TOP = {"x": 0, "y": 0, "width": WIDTH}
+TRAININGS = {"digits": ("0.05", "3.0"), "slow": ("0.005", "0.005"), "good": ("0.05", "0.05")}
+"""Learning rate before and after a restart, by name of the run."""
 SCRIPT = """
+import sys
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -43,10 +48,11 @@ net = nn.Sequential(
     nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
 )
 criterion = nn.CrossEntropyLoss()
-optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+rate, restart = map(float, sys.argv[1:])
+optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
 for epoch in range(16):
     if epoch == 9:
-        optimizer.param_groups[0]["lr"] = 3.0  # the warm restart that somebody mistyped
+        optimizer.param_groups[0]["lr"] = restart  # somebody mistyped 3.0
     for batch in torch.randperm(len(images)).split(64):
         optimizer.zero_grad()
         criterion(net(images[batch]), labels[batch]).backward()
@@ -55,20 +61,41 @@ for epoch in range(16):
 
 
 def main() -> None:
-    """Train, and take both pictures."""
+    """Train, and take the pictures."""
     place = Path(tempfile.gettempdir()) / "stepwatch"  # the report names it
     place.mkdir()
     with sync_playwright() as playwright:
         (place / "train.py").write_text(SCRIPT)
-        run(place, "run", *(f"--rule={rule}" for rule in RULES), "--stop=never", "--out-dir",
-            "runs/digits", "--", sys.executable, "train.py")  # fmt: skip
+        for name, rates in TRAININGS.items():
+            run(place, "run", *(f"--rule={rule}" for rule in RULES), "--stop=never", "--out-dir",
+                f"runs/{name}", "--", sys.executable, "train.py", *rates)  # fmt: skip
         run(place, "report", "runs/digits", "--output-file", "report.html")
         (place / "watch.html").write_text(watched(str(place / "runs" / "digits")))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         shoot(browser, place / "report.html", "report.png")
         shoot(browser, place / "watch.html", "watch.png", of="svg")
+        shoot_runs(browser, place / "runs")
         browser.close()
     shutil.rmtree(place)
+
+
+def shoot_runs(browser: Browser, folder: Path) -> None:
+    """Take pictures of the list of runs, of a comparison, and of a run."""
+    with served(folder) as (_, port):
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector(".pill.issue")
+        page.screenshot(path=PICTURES / "runs.png", clip={**TOP, "height": 420})
+        for box in page.locator(".runs input").all():
+            box.check()
+        page.locator("button.primary").click()
+        page.wait_for_selector("text=first at")
+        page.screenshot(path=PICTURES / "comparison.png", full_page=True)
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=digits%2Frun-1")
+        page.wait_for_selector("canvas")
+        page.wait_for_timeout(1000)
+        page.screenshot(path=PICTURES / "run.png", clip={**TOP, "height": HEIGHT})
+        page.close()
 
 
 def run(place: Path, *arguments: str) -> None:
