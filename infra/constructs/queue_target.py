@@ -7,7 +7,6 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.interfaces.aws_events import IRuleRef
-from constructs import Construct
 
 from infra.constructs.trust import Trust
 
@@ -21,12 +20,12 @@ class QueueTarget:
     Both queues have one policy, in which "*" is the queue that has the policy.
     """
 
-    def __init__(
-        self, scope: Construct, queue: sqs.Queue, dead_letters: sqs.Queue, trust: Trust
-    ) -> None:
+    def __init__(self, queue: sqs.Queue, dead_letters: sqs.Queue, trust: Trust) -> None:
         """Create the policy of both queues."""
         self._queue, self._dead_letters = queue, dead_letters
-        policy = sqs.QueuePolicy(scope, "QueuePolicy", queues=[queue, dead_letters])
+        # With the id that CDK gives to a queue's own policy: CloudFormation empties the policy of a
+        # queue when it deletes another one for it.
+        policy = sqs.QueuePolicy(queue, "Policy", queues=[queue, dead_letters])
         self._statements = policy.document
         self._statements.add_statements(
             iam.PolicyStatement(

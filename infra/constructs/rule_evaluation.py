@@ -100,7 +100,7 @@ class RuleEvaluation(Construct):
         """Create the queue, the function and the event rule."""
         super().__init__(scope, id_)
         config, self.name = source.config, evaluated.name
-        self.dead_letters = dead_letters(self, "DeadLetters", source.encryption)
+        self.dead_letters = dead_letters(self, "Letters", source.encryption)
         self.queue = self._queue(evaluated, source)
         self.evaluator = StepwatchFunction(
             self,
@@ -196,7 +196,7 @@ class RuleEvaluation(Construct):
             event_bus=source.tensor_bus.bus if source.tensor_bus else None,
             description=f"Tensors of a step were written: wake what evaluates {evaluated.title}",
             event_pattern=tensor_events(self.evaluator.watched.bucket_names()),
-            targets=[QueueTarget(self, self.queue, self.dead_letters, source.trust)],
+            targets=[QueueTarget(self.queue, self.dead_letters, source.trust)],
         )
 
     def _environment(self, config: StepwatchConfig) -> dict[str, str]:

@@ -297,7 +297,7 @@ def dead_letters(target: LocalTarget) -> list[str]:
     return [
         url
         for url in sqs.list_queues()["QueueUrls"]
-        if "DeadLetters" in url and sqs.receive_message(QueueUrl=url).get("Messages")
+        if "Letters" in url and sqs.receive_message(QueueUrl=url).get("Messages")
     ]
 
 

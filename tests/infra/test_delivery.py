@@ -158,3 +158,11 @@ def test_handlers_exist_in_the_assets(template: dict[str, Any], assembly: Path) 
         tree = ast.parse(path.read_text())
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert attribute in defined, f"{path} has no function {attribute}"
+
+
+def test_an_update_does_not_empty_the_policy_of_a_queue(default_template: dict[str, Any]) -> None:
+    """CloudFormation would, if it deleted the policy of an earlier release under another id."""
+    policies = of_type(default_template["Resources"], "AWS::SQS::QueuePolicy")
+    queue, letters = policies["RuleNonFiniteQueuePolicyF15112E5"]["Queues"]
+    assert queue["Ref"].startswith("RuleNonFiniteQueue")
+    assert letters["Ref"].startswith("RuleNonFiniteLetters")
