@@ -84,8 +84,9 @@ def shoot_runs(browser: Browser, folder: Path) -> None:
     with served(folder) as (_, port):
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(f"http://127.0.0.1:{port}/")
-        page.wait_for_selector(".pill.issue")
-        page.screenshot(path=PICTURES / "runs.png", clip={**TOP, "height": 420})
+        page.wait_for_function("() => document.querySelectorAll('.pill').length === 3")
+        page.wait_for_selector(".state.live")
+        page.screenshot(path=PICTURES / "runs.png", clip={**TOP, "height": 480})
         for box in page.locator(".runs input").all():
             box.check()
         page.locator("button.primary").click()

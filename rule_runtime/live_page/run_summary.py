@@ -102,7 +102,7 @@ def arguments_of(command: Sequence[str]) -> dict[str, str]:
         elif name:
             found[name], name = each, ""
         else:
-            found[f"argument {len(found)}"] = each
+            found[f"#{len(found)}"] = each
     return found
 
 
