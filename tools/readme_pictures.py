@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
@@ -29,7 +30,7 @@ PICTURES = ROOT / "docs" / "images"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 RULES = ("VanishingGradient", "LossDiverging", "PlateauedLoss", "LearningRateTooHigh", "DeadRelu")
 WIDTH, HEIGHT, COLUMNS = 1100, 1000, 112
-TOP = {"x": 0, "y": 0, "width": WIDTH}
+TOP: Any = {"x": 0, "y": 0, "width": WIDTH}
 TRAININGS = {"digits": ("0.05", "3.0"), "slow": ("0.005", "0.005"), "good": ("0.05", "0.05")}
 """Learning rate before and after a restart, by name of the run."""
 SCRIPT = """
