@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -52,7 +52,7 @@ class Redelivery:
             records: Records of an SQS event.
             failures: Errors by message id.
         """
-        entries = (
+        entries: Iterator[Any] = (
             {
                 "Id": str(number),
                 "ReceiptHandle": record["receiptHandle"],
