@@ -175,7 +175,7 @@ def test_a_crash_after_the_event_announces_once_more(pipeline: Pipeline) -> None
         nonlocal num_calls
         num_calls += arguments["UpdateExpression"].startswith("SET announced_transition")
         if num_calls == 2:
-            raise refusal("UpdateItem", "ProvisionedThroughputExceededException")
+            raise refusal("UpdateItem", "ServiceUnavailable")
         return update_item(**arguments)
 
     with pipeline.patch.context() as broken:
