@@ -30,7 +30,6 @@ PICTURES = ROOT / "docs" / "images"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 RULES = ("VanishingGradient", "LossDiverging", "PlateauedLoss", "LearningRateTooHigh", "DeadRelu")
 WIDTH, HEIGHT, COLUMNS = 1100, 1000, 112
-TOP: Any = {"x": 0, "y": 0, "width": WIDTH}
 TRAININGS = {"digits": ("0.05", "3.0"), "slow": ("0.005", "0.005"), "good": ("0.05", "0.05")}
 """Learning rate before and after a restart, by name of the run."""
 SCRIPT = """
@@ -87,7 +86,7 @@ def shoot_runs(browser: Browser, folder: Path) -> None:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_function("() => document.querySelectorAll('.pill').length === 3")
         page.wait_for_selector(".state.live")
-        page.screenshot(path=PICTURES / "runs.png", clip={**TOP, "height": 480})
+        page.screenshot(path=PICTURES / "runs.png", clip=top(480))
         for box in page.locator(".runs input").all():
             box.check()
         page.locator("button.primary").click()
@@ -96,8 +95,13 @@ def shoot_runs(browser: Browser, folder: Path) -> None:
         page.goto(f"http://127.0.0.1:{port}/#/run?run=digits%2Frun-1")
         page.wait_for_selector("canvas")
         page.wait_for_timeout(1000)
-        page.screenshot(path=PICTURES / "run.png", clip={**TOP, "height": HEIGHT})
+        page.screenshot(path=PICTURES / "run.png", clip=top(HEIGHT))
         page.close()
+
+
+def top(height: int) -> Any:
+    """Return the part of a page that a picture shows."""
+    return {"x": 0, "y": 0, "width": WIDTH, "height": height}
 
 
 def run(place: Path, *arguments: str) -> None:
