@@ -194,7 +194,7 @@ class StepwatchConfig:
     batch_size: Annotated[int, read_number(1, 10000)] = 10
     batching_window_s: Annotated[int, read_number(0, 300)] = 1
     maximum_concurrency: Annotated[int, read_number(2, 1000)] = 10
-    job_files_per_minute: Annotated[int, read_number(1, 1_000_000)] = 100
+    job_files_per_minute: Annotated[int, read_number(1, 1_000_000)] = 300
     worker_wait_s: Annotated[int, read_number(1, 86400)] = 600
     worker_wait_steps: Annotated[int, read_number(1, 10000)] = 20
     max_silence_s: Annotated[int, read_number(300, 30 * 86400)] = 86400

@@ -31,8 +31,14 @@ from lambdas.contracts.stopping import STOP_TAG
 
 __all__ = ["LocalTarget"]
 
-LOCAL_CONTEXT: Mapping[str, Any] = {"stepwatch:batching_window_s": 0, "stepwatch:canary": False}
-"""Settings that differ from cdk.json: no wait for fuller batches, no aliases, which moto lacks."""
+LOCAL_CONTEXT: Mapping[str, Any] = {
+    "stepwatch:batching_window_s": 0,
+    "stepwatch:canary": False,
+    "stepwatch:job_files_per_minute": 1_000_000,
+}
+"""Settings that differ from cdk.json: no wait for fuller batches, no aliases, which moto lacks, and
+no limit of jobs that are fast.
+"""
 
 IDLE_CHECKS = 3  # an event may be between two functions while queues are checked
 IDLE_PAUSE_S = 0.02

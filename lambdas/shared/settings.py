@@ -95,7 +95,7 @@ class EvaluateRuleSettings(_Settings):
     queue_url: str | None = None
     worker_wait_s: float = 600.0
     worker_wait_steps: int = 20
-    job_files_per_minute: int = 100
+    job_files_per_minute: int = 300
 
     @classmethod
     def _read(cls, reader: EnvironmentReader) -> Self:
@@ -113,7 +113,7 @@ class EvaluateRuleSettings(_Settings):
             ),
             queue_url=reader.text(environment.QUEUE_URL, default="") or None,
             worker_wait_s=reader.number(environment.WORKER_WAIT_S, default=600.0),
-            job_files_per_minute=int(reader.number(environment.JOB_FILES_PER_MINUTE, default=100)),
+            job_files_per_minute=int(reader.number(environment.JOB_FILES_PER_MINUTE, default=300)),
             worker_wait_steps=int(reader.number(environment.WORKER_WAIT_STEPS, default=20)),
         )
 

@@ -99,3 +99,14 @@ def test_the_page_says_how_a_job_uses_a_file() -> None:
     assert settings is not None
     (key,) = json.loads(settings[1])
     assert rule.to_json()["RuleParameters"]["source_s3_uri"] == f"s3://rules/{key}"
+
+
+def test_one_function_evaluates_all_built_in_rules() -> None:
+    rules = {"explosion": {"rule_to_invoke": "ExplodingTensor"}, "NonFinite": {}}
+    template = template_of({"stepwatch:evaluators": "grouped", "stepwatch:rules": rules})
+    sources = template["Resources"].values()
+    assert sum(found["Type"] == "AWS::Lambda::EventSourceMapping" for found in sources) == 1
+    reported = variables(template, "JobRulesBuiltIn")
+    assert json.loads(reported[environment.GROUPED_RULES]) == rules
+    assert reported[environment.DEPLOYED_RULES] == "explosion,NonFinite"
+    assert "dynamodb:DeleteItem" in json.dumps(template)
