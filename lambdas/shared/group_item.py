@@ -105,8 +105,10 @@ def attributes_of_group(
     return attributes
 
 
-def states_of_group(key: StateKey, item: Mapping[str, Any]) -> dict[str, StoredState]:
-    """Return the states that an item holds, by rule; without memories in objects.
+def states_of_group(
+    key: StateKey, item: Mapping[str, Any]
+) -> tuple[int, int, dict[str, StoredState]]:
+    """Return version, time in the index (milliseconds), and states by rule, without large memories.
 
     Raises:
         DamagedGroupError: It holds no states.
@@ -114,9 +116,13 @@ def states_of_group(key: StateKey, item: Mapping[str, Any]) -> dict[str, StoredS
     try:
         version = int(item["version"]["N"])
         content = decompressed_memory(item[_STATES]["B"])
-        return {rule: _stored(replace(key, rule=rule), version, of) for rule, of in content.items()}
+        indexed_at_ms = int(item.get(UPDATED_AT_ATTRIBUTE, {"N": "0"})["N"])
+        states = {
+            rule: _stored(replace(key, rule=rule), version, of) for rule, of in content.items()
+        }
     except DAMAGES as error:
         raise DamagedGroupError(f"{type(error).__name__}: {error}") from error
+    return version, indexed_at_ms, states
 
 
 def _content(stored: StoredState) -> dict[str, Any]:
@@ -139,7 +145,8 @@ def _stored(key: StateKey, version: int, content: Any) -> StoredState:
             note=str(content["note"]),
         )
     except DAMAGES as error:
-        return StoredState(key, damaged_state(error), version=version, is_damaged=True)
+        state = damaged_state(f"{type(error).__name__}: {error}")
+        return StoredState(key, state, version=version, is_damaged=True)
 
 
 def _compressed(content: Mapping[str, Any], most: int = MAX_GROUP_BYTES) -> bytes | None:

@@ -87,7 +87,7 @@ def _states(run: StateKey, item: Mapping[str, Any]) -> Iterator[tuple[str, Evalu
 def _of_group(run: StateKey, item: Mapping[str, Any]) -> Iterable[StoredState]:
     """Return the states of an item; none of a damaged one, which its evaluator replaces."""
     try:
-        return states_of_group(run, item).values() if item else ()
+        return states_of_group(run, item)[2].values() if item else ()
     except DamagedGroupError:
         return ()
 

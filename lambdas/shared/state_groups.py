@@ -29,7 +29,6 @@ from lambdas.shared.group_item import (
 from lambdas.shared.items import Items
 from lambdas.shared.rule_memory import DamagedMemoryError
 from lambdas.shared.state_item import (
-    DAMAGES,
     StateKey,
     StoredState,
     damaged_state,
@@ -204,7 +203,7 @@ class StateGroups:
         """Return what the item holds; states of other rules come from their own items, once."""
         group = self.stored(key)
         if group.damage:
-            state = damaged_state(ValueError(group.damage))
+            state = damaged_state(group.damage)
             return replace(group, states={rule: _damaged(key, rule, state) for rule in rules})
         missing = [rule for rule in rules if rule not in group.states]
         if not missing or self._rule_items is None:
@@ -271,10 +270,8 @@ class StateGroups:
             return StoredGroup(key)
         lost: dict[str, str] = {}
         try:
-            found = states_of_group(key, item)
-            indexed_at_ms = int(item[UPDATED_AT_ATTRIBUTE]["N"])
-            version = int(item["version"]["N"])
-        except (DamagedGroupError, *DAMAGES) as error:
+            version, indexed_at_ms, found = states_of_group(key, item)
+        except DamagedGroupError as error:
             return StoredGroup(key, damage=str(error))
         states = {
             rule: self._with_memory(stored, lost) if stored.memory_object else stored

@@ -247,23 +247,24 @@ def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
         return StoredState(key, _damaged(item, error), is_damaged=True)
 
 
-def damaged_state(error: Exception, transition: int = 1) -> EvaluationState:
+def damaged_state(problem: str, transition: int = 1) -> EvaluationState:
     """Return the Error that replaces a damaged state; its run is not evaluated any further.
 
     Args:
-        error: Why the state cannot be parsed.
+        problem: Why the state cannot be parsed.
         transition: The last transition, if it is known.
     """
-    reason = f"its stored state is damaged: {type(error).__name__}: {error}"[:_MAX_REASON]
+    reason = f"its stored state is damaged: {problem}"[:_MAX_REASON]
     initial = replace(EvaluationState.initial(), transition=transition)
     return replace(initial, blocked_by=reason, ended=True).with_status(RuleStatus.ERROR)
 
 
 def _damaged(item: Mapping[str, Any], error: Exception) -> EvaluationState:
+    problem = f"{type(error).__name__}: {error}"
     try:
-        return damaged_state(error, int(item["transition"]["N"]))
+        return damaged_state(problem, int(item["transition"]["N"]))
     except DAMAGES:
-        return damaged_state(error)
+        return damaged_state(problem)
 
 
 def state_of(item: Mapping[str, Any]) -> EvaluationState:

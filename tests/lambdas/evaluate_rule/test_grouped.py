@@ -222,3 +222,27 @@ def test_large_memories_of_a_group_are_objects(grouped: Pipeline) -> None:
     (name,) = [stored.memory_object for stored in loaded.states.values() if stored.memory_object]
     grouped.aws("s3").delete_object(Bucket="tensors", Key=ROOT + name)
     assert set(table.load(key, ()).lost) == {"A"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"states": {"B": b"no zlib"}}, {"version": {"S": "x"}}, {"states": {"N": "1"}}],
+    ids=["states", "version", "type"],
+)
+def test_a_damaged_item_becomes_an_error_of_each_rule_once(
+    grouped: Pipeline, damage: dict[str, Any]
+) -> None:
+    grouped.put_step(0)
+    grouped.deliver()
+    key = {"run": {"S": f"{URI}#{RUN}"}, "rule": {"S": JOB_RULES}}
+    table = grouped.aws("dynamodb")
+    item = table.get_item(TableName=TABLE, Key=key)["Item"]
+    table.put_item(TableName=TABLE, Item={**item, **damage})
+    for step in (1, 2):
+        grouped.put_step(step)
+        grouped.deliver()
+    assert {state.status for state in states().values()} == {RuleStatus.ERROR}
+    assert all("is damaged" in (state.blocked_by or "") for state in states().values())
+    assert {key: n for key, n in statuses(grouped).items() if key[1] == "Error"} == {
+        (rule, "Error"): 1 for rule in RULES
+    }
