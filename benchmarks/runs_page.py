@@ -186,9 +186,9 @@ _READ: dict[Path, OpenedRun] = {}
 def _read(folder: Path) -> OpenedRun:
     if folder not in _READ:
         run = _READ[folder] = OpenedRun(open_store(folder), lambda _: [])
-        run.look()
+        run.refresh()
         while run.num_unread:
-            run.look()
+            run.refresh()
     return _READ[folder]
 
 

@@ -37,7 +37,7 @@ _MAX_PROBLEMS: Final = 5
 
 
 class OpenedRun:
-    """The data of one run, updated by each call of `look`.
+    """The data of one run, updated by each call of `refresh`.
 
     Args:
         store: The trial's root.
@@ -72,7 +72,7 @@ class OpenedRun:
         self._are_named = are_named
         self._clock = clock
         self.lock = threading.RLock()
-        self._looking = threading.Lock()
+        self._refreshing = threading.Lock()
         self.version = 0
         self._begin(None)
 
@@ -97,9 +97,9 @@ class OpenedRun:
         self._evaluation_problem = ""
         self._verdicts_at = -_VERDICTS_S
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read new data for a moment; return whether anything changed. It never raises."""
-        with self._looking:
+        with self._refreshing:
             before = self.version, self.problem
             try:
                 self._find_run()

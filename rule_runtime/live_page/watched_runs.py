@@ -65,7 +65,7 @@ class WatchedRuns:
         if found is None:
             store = open_store(self.place(name).path)
             found = OpenedRun(store, self._rules, are_named=self._are_named)
-            found.look()
+            found.refresh()
             found = self._opened.setdefault(name, found)
             while len(self._opened) > _MAX_OPENED:
                 self._opened.popitem(last=False)
@@ -123,7 +123,7 @@ class WatchedRuns:
             began, is_behind = time.monotonic(), False
             for name, run in list(self._opened.items()):
                 if self._shown[name] > 0:
-                    if await asyncio.to_thread(run.look):
+                    if await asyncio.to_thread(run.refresh):
                         self._notify()
                     is_behind |= run.num_unread > 0
             await asyncio.sleep(0.01 if is_behind else max(0.05, pause + began - time.monotonic()))

@@ -39,10 +39,10 @@ def opened(store: Any) -> OpenedRun:
 
 def read(run: OpenedRun) -> None:
     """Read all of a run, and evaluate it."""
-    run.look()
+    run.refresh()
     while run.num_unread or run.is_evaluating:
-        run.look()
-    run.look()
+        run.refresh()
+    run.refresh()
 
 
 def curve(run: OpenedRun, tensor: str, shown: Range = WHOLE, **chosen: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_each_index_file_is_read_once_and_answers_read_none(tmp_path: Path) -> N
         assert len(curve(run, "loss", Range(-1, 1e9, width))["steps"]) == min(width, 300)
     assert not store.read
     builder.step(300, {"loss": np.float32(-7)}, save_values=False)
-    assert run.look()
+    assert run.refresh()
     assert (store.counted(INDEX_PREFIX), store.counted("events/")) == (1, 0)
     assert curve(run, "loss")["low"][-1] == -7
 
