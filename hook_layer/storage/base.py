@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote, unquote
@@ -35,6 +36,7 @@ _STORES: Final = {
     "s3": "hook_layer.storage.s3:S3Store",
 }
 _MAX_KEY_BYTES: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NO_NAMES: Final = frozenset(("", ".", ".."))
 """Path components that change the folder."""
 
@@ -139,7 +141,7 @@ def open_store(uri: str | os.PathLike[str]) -> Store:
         raise ValueError(f"{text!r} names no folder; give a path, or s3://bucket/prefix")
     if not found and first in _STORES and first != text:
         raise ValueError(f"{text[:120]!r} has one slash after {first}:, but needs {first}://")
-    if not text.isprintable():
+    if _CONTROL.search(text):
         raise ValueError(f"{text[:120]!r} has a control character; give a path without it")
     if not found:
         path = os.path.abspath(text)  # noqa: PTH100 - "~" stays a name

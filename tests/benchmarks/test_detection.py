@@ -115,7 +115,7 @@ def test_only_fitting_rules_count_and_healthy_findings_are_false_alarms() -> Non
         "stalled": True,
     }
     shown = {table.title: table.rows for table in tables(runs, {"p": rules})}
-    assert shown["In short"][0][:4] == ("p", "1 of 2 (50 %)", "-", "2 of 4 (50 %)")
+    assert shown["In short"][0][:4] == ("p", "1 of 2 (50 %)", "0", "2 of 4 (50 %)")
     assert shown["Faults found by a fitting rule"][0] == ("p", "dead_relu", "1", "2 of 3 (67 %)")
     assert shown["False alarms"] == [("p", "net 1", "Overfit", "7", "")]
     assert shown["Missed"][0] == ("p", "dead_relu", "net", "1 of 3 (33 %)", "7", "Overfit")
