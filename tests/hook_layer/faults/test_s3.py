@@ -139,7 +139,7 @@ def test_an_outage_that_does_not_end_leaves_a_spool_that_one_command_delivers(
     server.mood = "fine"
     out = io.StringIO()
     assert deliver_spool([str(spool)], out) == 0
-    assert out.getvalue() == f"delivered {NUM_STEPS} steps and 2 files, and the end marker\n"
+    assert out.getvalue() == f"delivered {NUM_STEPS} steps and 3 files, and the end marker\n"
     assert stored_steps(uri) == list(range(NUM_STEPS))
     trial = local_copy(uri)
     assert trial.job().run_id == trial.indexes()[0].run
