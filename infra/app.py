@@ -145,7 +145,7 @@ def _summary(config: StepwatchConfig) -> list[str]:
         lines.append(f"these buckets must send their events: {command}")
         lines += [
             f"add to the policy of {bucket}, so that others cannot write verdicts: "
-            + bucket_statement(config, bucket)
+            + bucket_statement(bucket)
             for bucket in config.tensor_buckets
         ]
     return lines

@@ -59,7 +59,7 @@ class EventFunction(StepwatchFunction):
         self.called: lambda_.IFunction = self.function
         if source.canary is not None:
             self.called = source.canary.alias_of(self, self.function)
-        lambda_.CfnEventInvokeConfig(
+        retries = lambda_.CfnEventInvokeConfig(
             self,
             "Retries",
             function_name=self.function.function_name,
@@ -72,6 +72,8 @@ class EventFunction(StepwatchFunction):
                 )
             ),
         )
+        if self.called is not self.function:
+            retries.node.add_dependency(self.called)  # the qualifier is no reference to it
 
     def on_event(self, id_: str, pattern: Mapping[str, Any], *, description: str) -> None:
         """Call the function with each event that matches a pattern."""

@@ -28,8 +28,8 @@ QUEUE_WRITES = (
     "sqs:SendMessage",
 )
 """Receiving hides an event from its function, so it counts as a write."""
-VERDICT_FOLDERS = ("rule-output", "_stepwatch/memory")
-"""Folders in which only the functions write: verdicts with reports, and memories of rules."""
+VERDICTS = ("rule-output/*/status.json", "rule-output/report.html", "_stepwatch/memory/*")
+"""What only functions write: verdicts, reports and memories. SageMaker's rules have other files."""
 REPAIRS = {
     "cloudformation:DescribeStacks": "arn:{}:cloudformation:{}:{}:stack/{}/*",
     "dynamodb:DeleteItem,dynamodb:GetItem,dynamodb:Query": "arn:{}:dynamodb:{}:{}:table/{}-*",
@@ -45,11 +45,10 @@ def role_path(config: StepwatchConfig, region: str = cdk.Aws.REGION) -> str:
     return f"/stepwatch/{region}/{config.stage}/"
 
 
-def bucket_statement(config: StepwatchConfig, bucket: str) -> str:
+def bucket_statement(bucket: str) -> str:
     """Return the statement that protects the verdicts in an existing bucket, for its policy."""
     resources = _verdicts(f"arn:aws:s3:::{bucket}")
-    roles = f"arn:aws:iam::<account>:role{role_path(config, '<region>')}*"
-    return json.dumps(_denied(["s3:PutObject"], resources, roles))
+    return json.dumps(_denied(["s3:PutObject"], resources, _any_stage("aws", "<account>")))
 
 
 class Trust:
@@ -77,8 +76,9 @@ class Trust:
 
     def protect_verdicts(self, bucket: s3.Bucket) -> None:
         """Deny writing verdicts; people may delete them, for example to empty the bucket."""
-        statement = self._deny(["s3:PutObject"], _verdicts(bucket.bucket_arn))
-        bucket.add_to_resource_policy(statement)
+        roles = _any_stage(cdk.Aws.PARTITION, cdk.Aws.ACCOUNT_ID)
+        statement = _denied(["s3:PutObject"], _verdicts(bucket.bucket_arn), roles)
+        bucket.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
 
     def _deny(self, actions: Sequence[str], resources: Sequence[str]) -> iam.PolicyStatement:
         return iam.PolicyStatement.from_json(_denied(actions, resources, self._roles))
@@ -118,9 +118,14 @@ class EmergencyRole(Construct):
             )
 
 
+def _any_stage(partition: str, account: str) -> str:
+    """Return the pattern of the roles of all deployments, which may watch the same bucket."""
+    return f"arn:{partition}:iam::{account}:role/stepwatch/*"
+
+
 def _verdicts(bucket_arn: str) -> list[str]:
-    """Return the objects in the folders, at any depth."""
-    return [f"{bucket_arn}/{at}{folder}/*" for folder in VERDICT_FOLDERS for at in ("", "*/")]
+    """Return the objects, at any depth."""
+    return [f"{bucket_arn}/{at}{objects}" for objects in VERDICTS for at in ("", "*/")]
 
 
 def _denied(actions: Sequence[str], resources: Sequence[str], roles: str) -> dict[str, Any]:

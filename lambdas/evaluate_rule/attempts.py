@@ -32,11 +32,17 @@ class Attempts(Protocol):
     """The attempts of one function's evaluators at a job, or at one rule of it."""
 
     def num_unfinished(self, root_uri: str, rule: str = "") -> int:
-        """Return the number of unfinished attempts at the job below a root."""
+        """Return the number of unfinished attempts; 0 while the last one may still go on."""
         ...
 
-    def begin(self, root_uri: str, rule: str = "") -> None:
-        """Record the beginning of an attempt."""
+    def begin(self, root_uri: str, rule: str = "", until: float = 0) -> None:
+        """Record the beginning of an attempt.
+
+        Args:
+            root_uri: The trial's root.
+            rule: Configuration name of the rule; empty for all of the job.
+            until: When the attempt has ended at the latest, seconds since the epoch.
+        """
         ...
 
     def end(self, root_uri: str, rule: str = "") -> None:
@@ -46,10 +52,17 @@ class Attempts(Protocol):
 
 @dataclass(frozen=True)
 class RuleAttempts:
-    """Attempts at the rules of one job."""
+    """Attempts at the rules of one job.
+
+    Attributes:
+        attempts: Where they are recorded.
+        root_uri: The trial's root.
+        until: When this process has ended at the latest, seconds since the epoch.
+    """
 
     attempts: Attempts
     root_uri: str
+    until: float
 
     def num_deaths(self, rule: str) -> int:
         """Return how often the process ended while it evaluated a rule."""
@@ -57,13 +70,13 @@ class RuleAttempts:
 
     def of_rule(self, rule: str) -> AbstractContextManager[None]:
         """Record an attempt at a rule; the record stays if the process dies."""
-        return recorded(self.attempts, self.root_uri, rule)
+        return recorded(self.attempts, self.root_uri, rule, self.until)
 
 
 @contextmanager
-def recorded(attempts: Attempts, root_uri: str, rule: str = "") -> Iterator[None]:
+def recorded(attempts: Attempts, root_uri: str, rule: str = "", until: float = 0) -> Iterator[None]:
     """Record an attempt; the record stays if the process dies."""
-    attempts.begin(root_uri, rule)
+    attempts.begin(root_uri, rule, until)
     try:
         yield
     except Exception:
@@ -94,17 +107,24 @@ class DynamoAttempts:
         self._clock = clock
 
     def num_unfinished(self, root_uri: str, rule: str = "") -> int:
-        """Return the number of unfinished attempts at the job below a root."""
+        """Return the number of unfinished attempts; 0 while the last one may still go on."""
         item = self._items.get(self._key(root_uri, rule))
-        return int(item["unfinished"]["N"]) if "unfinished" in item else 0
+        if "unfinished" not in item or int(item.get("until", {"N": "0"})["N"]) > self._clock():
+            return 0
+        return int(item["unfinished"]["N"])
 
-    def begin(self, root_uri: str, rule: str = "") -> None:
+    def begin(self, root_uri: str, rule: str = "", until: float = 0) -> None:
         """Record the beginning of an attempt."""
         expires_at = round(self._clock()) + _RETENTION_S
         self._items.update(
             self._key(root_uri, rule),
-            f"SET {STATE_TTL_ATTRIBUTE} = :expires ADD unfinished :one",
-            ExpressionAttributeValues={":expires": {"N": str(expires_at)}, ":one": {"N": "1"}},
+            f"SET {STATE_TTL_ATTRIBUTE} = :expires, #until = :until ADD unfinished :one",
+            ExpressionAttributeNames={"#until": "until"},
+            ExpressionAttributeValues={
+                ":expires": {"N": str(expires_at)},
+                ":until": {"N": str(round(until))},
+                ":one": {"N": "1"},
+            },
         )
 
     def end(self, root_uri: str, rule: str = "") -> None:

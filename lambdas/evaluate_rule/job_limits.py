@@ -77,12 +77,14 @@ class JobLimits:
             objects: New objects in it.
         """
         now, job = self._clock(), self._job(root_uri)
-        num_bytes = sum(found.size for found in objects)
-        taken = len(objects) / self._max_files + num_bytes / self._max_bytes
-        # Dropped messages count, too: a job that goes on like this has batches only.
-        job.share, has_room = max(job.share - taken, -_BURST), taken <= job.share
-        if has_room:
+        of_files = len(objects) / self._max_files
+        of_bytes = sum(found.size for found in objects) / self._max_bytes
+        taken = of_files + of_bytes
+        if job.share >= max(min(of_files, _BURST), of_bytes):  # a full batch may exceed a burst
+            job.share = max(job.share - taken, -1)
             return objects
+        # Dropped messages count, too: a job that goes on like this has batches only.
+        job.share = min(job.share, max(job.share - taken, -_BURST))
         job.limited_until = now + _MINUTE_S
         is_due = now >= job.batch_at
         if is_due:  # at different times in different processes

@@ -9,6 +9,7 @@ evaluated one by one, the one with the fewest deaths first.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
@@ -180,7 +181,8 @@ class EvaluateRuleService:
     ) -> Exception | None:
         try:
             is_repeated = messages.were_received
-            attempts = RuleAttempts(self.attempts, root_uri) if is_repeated else None
+            until = time.time() + budget.remaining_ms() / 1000
+            attempts = RuleAttempts(self.attempts, root_uri, until) if is_repeated else None
             with recorded(self.attempts, root_uri) if is_repeated else nullcontext():
                 store = self.open_store(root_uri)
                 self.jobs.look_at(

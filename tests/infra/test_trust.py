@@ -22,6 +22,9 @@ OUTSIDERS = {
 }
 
 
+OF_ANY_STAGE = ROLES.partition("/${")[0] + "/*"
+
+
 def denials(policy: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the statements of a policy that deny writes of outsiders."""
     found = [each for each in policy["Statement"] if "ArnNotLike" in each.get("Condition", {})]
@@ -29,7 +32,8 @@ def denials(policy: dict[str, Any]) -> list[dict[str, Any]]:
         assert (each["Effect"], each["Principal"]) == ("Deny", {"AWS": "*"})
         condition = dict(each["Condition"])
         roles = text_of(condition["ArnNotLike"]["aws:PrincipalArn"])
-        assert {**condition, "ArnNotLike": {"aws:PrincipalArn": roles}} == OUTSIDERS
+        assert roles in {ROLES, OF_ANY_STAGE}
+        assert {**condition, "ArnNotLike": {"aws:PrincipalArn": ROLES}} == OUTSIDERS
     return found
 
 
@@ -66,6 +70,7 @@ def test_only_roles_of_the_deployment_use_its_queues_and_its_topic(full_template
         ("job/debug-output/index/000000000/000000000000_worker_0.json", False),
         ("my-rule-output/debug-output/job.json", False),
         ("job/debug-output/stop.json", False),
+        ("job/rule-output/ProfilerReport/profiler-report.html", False),
     ],
 )
 def test_verdicts_are_written_by_roles_of_the_deployment(
@@ -76,19 +81,21 @@ def test_verdicts_are_written_by_roles_of_the_deployment(
         found = [p for name, p in policies.items() if name.startswith(part)]
         (statement,) = denials(found[0]["PolicyDocument"])
         assert statement["Action"] == "s3:PutObject"
+        allowed = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"]
+        assert text_of(allowed) == OF_ANY_STAGE, "other stages may watch the bucket, too"
         patterns = [text_of(each).partition("/")[2] for each in as_list(statement["Resource"])]
         assert any(fnmatchcase(key, pattern) for pattern in patterns) is is_denied
 
 
 def test_the_statement_for_an_existing_bucket_is_printed() -> None:
     config = StepwatchConfig.from_context({**application.project_context(), **EVERYTHING})
-    statement = json.loads(bucket_statement(config, "another.team"))
+    statement = json.loads(bucket_statement("another.team"))
     assert f'"Resource": {json.dumps(statement["Resource"])}' in "".join(
         line for line in application._summary(config) if "add to the policy of another.team" in line
     )
-    assert "arn:aws:s3:::another.team/*/rule-output/*" in statement["Resource"]
+    assert "arn:aws:s3:::another.team/*/rule-output/*/status.json" in statement["Resource"]
     assert statement["Condition"]["ArnNotLike"] == {
-        "aws:PrincipalArn": "arn:aws:iam::<account>:role/stepwatch/<region>/prod/*"
+        "aws:PrincipalArn": "arn:aws:iam::<account>:role/stepwatch/*"
     }
 
 
@@ -104,6 +111,9 @@ def test_events_reach_new_versions_slowly_except_in_dev(
     assert {alias["Name"] for alias in aliases.values()} == {"live"}
     for part in ("StopJob", "FinishJob", "Notify"):
         name, _ = only(aliases, part)
+        of_part = [n for n in full_template["Resources"] if n.startswith(part) and "Retries" in n]
+        assert of_part, list(full_template["Resources"])
+        assert all(name in full_template["Resources"][n]["DependsOn"] for n in of_part)
         called = {json.dumps({"Ref": name})}
         for rule, properties in resources(full_template, "AWS::Events::Rule").items():
             if rule.startswith(part):

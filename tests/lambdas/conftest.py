@@ -243,7 +243,7 @@ class MemoryAttempts:
     def num_unfinished(self, root_uri: str, rule: str = "") -> int:
         return self.notes[root_uri + rule]
 
-    def begin(self, root_uri: str, rule: str = "") -> None:
+    def begin(self, root_uri: str, rule: str = "", until: float = 0) -> None:  # noqa: ARG002
         self.notes[root_uri + rule] += 1
 
     def end(self, root_uri: str, rule: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -167,6 +168,7 @@ def test_a_rule_that_ends_the_process_twice_is_left_out(grouped: Pipeline) -> No
     attempts = DynamoAttempts(clients.dynamodb(), TABLE, JOB_RULES)
     for _ in range(2):
         attempts.begin(URI, "NonFinite")
+        attempts.begin(URI, "VanishingGradient", time.time() + 60)  # another process, alive
     (record,) = grouped.receive()
     record["attributes"]["ApproximateReceiveCount"] = "3"
     assert grouped.invoke([record]) == []
@@ -174,6 +176,7 @@ def test_a_rule_that_ends_the_process_twice_is_left_out(grouped: Pipeline) -> No
     assert found["NonFinite"].status is RuleStatus.ERROR
     assert "ended the process of its evaluator 2 times" in found["NonFinite"].reason
     assert found["ExplodingTensor"].counts.evaluated == 1
+    assert found["VanishingGradient"].status is not RuleStatus.ERROR
     assert attempts.num_unfinished(URI, "ExplodingTensor") == 0
 
 

@@ -162,7 +162,7 @@ def test_several_runs_are_drawn_with_the_shortest_names(tmp_path: Path) -> None:
     assert invoke("plot", *runs, "-e", "loss", "-f", file) == (0, f"{file}\n")
     assert [name in file.read_text() for name in ("a/run-1: loss", "b/run-1: loss")] == [True] * 2
     status, output = invoke("plot", *runs, tmp_path / "nothing", "-f", file)
-    assert (status, "no step of a run is stored there" in output) == (2, True)
+    assert (status, "holds no saved step of a run" in output) == (2, True)
 
 
 def test_a_copy_into_another_run_is_refused(tmp_path: Path) -> None:
