@@ -201,10 +201,7 @@ class RunEvaluation:
         """
         key = StateKey(run.registration.root_uri, run.registration.run_id, name)
         group = self.states.load(key, rules)
-        for reason in group.lost.values():
-            self.telemetry.count("MemoriesLost")
-            self.telemetry.error("the run is evaluated from its beginning", problem=reason)
-        lost = group.lost
+        lost = self._with_lost({}, group)
         if not self._is_due(run, group):
             return
         for attempt in range(_MAX_ATTEMPTS):
@@ -212,6 +209,9 @@ class RunEvaluation:
                 result = self._advance(run, group, rules, lost)
             except GroupConflictError as conflict:  # noqa: PERF203 - the loop is there for it
                 group = conflict.current
+                if not group.states.keys() >= set(rules):  # they may be in other items
+                    group = self.states.load(key, rules)
+                lost = self._with_lost(lost, group)
                 self.telemetry.count("VersionConflicts")
                 longest = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)
                 self.sleep(self.jitter.uniform(0, longest))
@@ -230,6 +230,14 @@ class RunEvaluation:
         group = self.states.load(replace(key, rule=name), ())
         if key.rule in group.states:
             self.states.retire(key)
+
+    def _with_lost(self, lost: Mapping[str, str], group: StoredGroup) -> Mapping[str, str]:
+        """Return the rules with lost memories so far and in a group; report the new ones."""
+        for rule in group.lost.keys() - lost.keys():
+            self.telemetry.count("MemoriesLost")
+            problem = group.lost[rule]
+            self.telemetry.error("the run is evaluated from its beginning", problem=problem)
+        return {**lost, **group.lost}
 
     def _is_due(self, run: RunFiles, group: StoredGroup) -> bool:
         if run.has_ended or run.wake is None or run.reason is None:

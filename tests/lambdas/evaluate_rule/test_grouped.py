@@ -151,6 +151,41 @@ def test_the_setting_may_change_while_a_job_trains(pipeline: Pipeline, back: boo
     assert sort_keys(pipeline) == ([JOB_RULES, rule] if back else [JOB_RULES])
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_an_evaluator_in_between_takes_no_state_of_a_rule(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    """Another evaluator moves one rule to the item of the group, after this one read the states."""
+    pipeline.put_job()
+    pipeline.put_step(0, num_nan=4)
+    records = pipeline.receive()
+    for rule in RULES[:2]:
+        apart(pipeline, rule)
+        assert not pipeline.invoke(records)
+    pipeline.put_step(1)
+    pipeline.deliver()
+    group(pipeline, {rule: {} for rule in RULES[:2]})
+    groups = pipeline.evaluate_rule._service().jobs.evaluation.states
+    if back:
+        apart(pipeline, RULES[1])
+    table = DynamoStateTable if back else type(groups)
+    load, key, others = table.load, StateKey(URI, RUN, JOB_RULES), [RULES[1]]
+
+    def overtaken(*arguments: Any) -> Any:
+        loaded = load(*arguments)
+        while others:
+            group = groups.load(key, [others.pop()])
+            groups.save(group, {})
+        return loaded
+
+    pipeline.put_step(2)
+    monkeypatch.setattr(table, "load", overtaken)
+    pipeline.deliver()
+    counts = {rule: state.counts.evaluated for rule, state in states().items()}
+    assert counts == dict(zip(RULES, (1 if back else 3, 3), strict=False))
+    assert set(statuses(pipeline).values()) == {1}, "nothing is announced again"
+
+
 def test_what_an_old_function_still_writes_is_removed(grouped: Pipeline) -> None:
     """During an update, functions of both modes evaluate the same job for a while."""
     grouped.put_step(0)
