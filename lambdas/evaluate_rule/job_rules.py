@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.storage.base import StoreRefusedError
 from lambdas.evaluate_rule.rules import (
+    NOT_CONFIGURED,
     RULE_TO_INVOKE,
     MadeRules,
     RuleConfigurationError,
@@ -84,10 +85,7 @@ class JobRules:
         if name == PROBLEMS:
             raise RuleConfigurationError("; ".join(["job.json is invalid", *self._problems(job)]))
         if job.rules is None or name not in job.rules:
-            raise RuleConfigurationError(
-                "it is no longer deployed or configured in job.json, so the evaluation cannot "
-                "finish: deploy it again, or let the next run configure it"
-            )
+            raise RuleConfigurationError(NOT_CONFIGURED)
         wanted = usable_parameters(job.rules[name])
         # The name is part of the identity: some configuration names select the rule.
         identity = {RULE_TO_INVOKE: name, **wanted}

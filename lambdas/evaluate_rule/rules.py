@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_PARAMETERS_BYTES",
+    "NOT_CONFIGURED",
     "RULE_TO_INVOKE",
     "BuiltInRules",
     "DeployedRules",
@@ -27,6 +28,10 @@ __all__ = [
 RULE_TO_INVOKE: Final = "rule_to_invoke"
 MAX_PARAMETERS_BYTES: Final = 64 << 10
 """Maximum parameters of a rule as JSON; CreateTrainingJob accepts 100 with 512 characters each."""
+NOT_CONFIGURED: Final = (
+    "it is no longer deployed or configured in job.json, so the evaluation cannot finish: deploy "
+    "it again, or let the next run configure it"
+)
 _MAX_RULES: Final = 100
 
 
@@ -128,13 +133,16 @@ class DeployedRules:
         """Return a rule; parameters of the job override those of the deployment.
 
         Raises:
-            RuleConfigurationError: The parameters are invalid, or name another rule.
+            RuleConfigurationError: It is not deployed, or its parameters are invalid or name
+                another rule.
         """
         wanted = usable_parameters(job.asked(name))
         # The name is part of the identity: several rules may have the same parameters.
         return self._made.rule({"": name, **wanted}, lambda: self._make(name, wanted))
 
     def _make(self, name: str, wanted: Mapping[str, Any]) -> Rule:
+        if name not in self._parameters:
+            raise RuleConfigurationError(NOT_CONFIGURED)
         deployed = self._parameters[name][RULE_TO_INVOKE]
         invoked = wanted.get(RULE_TO_INVOKE, deployed)
         if invoked != deployed:

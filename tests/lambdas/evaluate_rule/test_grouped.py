@@ -198,6 +198,23 @@ def test_what_an_old_function_still_writes_is_removed(grouped: Pipeline) -> None
     assert sort_keys(grouped) == [JOB_RULES]
 
 
+@pytest.mark.parametrize("has_job_rules", [False, True])
+def test_a_rule_that_is_no_longer_deployed_is_an_error_and_the_others_go_on(
+    grouped: Pipeline, has_job_rules: bool
+) -> None:
+    grouped.put_step(0)
+    grouped.deliver()
+    group(grouped, {rule: {} for rule in RULES[:2]})
+    if not has_job_rules:
+        grouped.patch.setenv(environment.DEPLOYED_RULES, "")
+    grouped.put_step(1)
+    grouped.deliver()
+    found = states()
+    assert found["NonFinite"].status is RuleStatus.ERROR
+    assert "no longer deployed" in (found["NonFinite"].blocked_by or "")
+    assert {found[rule].counts.evaluated for rule in RULES[:2]} == {2}
+
+
 def test_a_rule_that_ends_the_process_twice_is_left_out(grouped: Pipeline) -> None:
     grouped.put_step(0)
     attempts = DynamoAttempts(clients.dynamodb(), TABLE, JOB_RULES)
