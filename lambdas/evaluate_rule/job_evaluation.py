@@ -36,6 +36,7 @@ _MAX_PORTION_BYTES: Final = 16 << 20
 _MAX_PORTION_FILES: Final = 1000
 _FAREWELL_S: Final = 600.0
 """Maximum delay until the last files of a run are visible, seconds."""
+_OF_SWEEPS: Final = (WakeReason.SWEEP, WakeReason.SILENT)
 _RANK: Final = {
     WakeReason.CONTINUE: 0,
     WakeReason.SWEEP: 1,
@@ -99,7 +100,7 @@ class JobEvaluation:
             if not wakes:
                 return
         wakes = [self._with_successor(store, wake) for wake in wakes]
-        self._retire(wakes)
+        self._retire(store, wakes)
         marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
         if has_marker and marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
@@ -156,12 +157,18 @@ class JobEvaluation:
         self.order.shuffle(ordered)
         return ordered
 
-    def _retire(self, wakes: Iterable[Wake]) -> None:
-        """Remove items of rules whose states a group holds; a wake names the item it comes from."""
+    def _retire(self, store: Store, wakes: Iterable[Wake]) -> None:
+        """Remove states that an item of the other mode holds, too; a sweep's wake comes from one.
+
+        The wake of a rule's item names the rule, the wake of a group's item names none.
+        """
         for wake in wakes:
-            if self.group and wake.rule:
-                key = StateKey(wake.root_uri, wake.run_id, wake.rule)
-                self.evaluation.retire(key, self.group)
+            if bool(wake.rule) is not bool(self.group) or wake.reason not in _OF_SWEEPS:
+                continue
+            job = self.jobs.of_run(store, wake.run_id)
+            for rule in [wake.rule] if wake.rule else self.rule_source.names(job):
+                key = StateKey(wake.root_uri, wake.run_id, rule)
+                self.evaluation.states.retire(key)
 
     def _with_successor(self, store: Store, wake: Wake) -> Wake:
         """Return a wake; mark a silent run as ended if the job has a newer run."""

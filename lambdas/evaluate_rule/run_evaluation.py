@@ -220,17 +220,6 @@ class RunEvaluation:
                 return
         raise ContendedStateError(f"{_MAX_ATTEMPTS} attempts to write {key.run} {key.rule} failed")
 
-    def retire(self, key: StateKey, name: str) -> None:
-        """Remove the item of a rule if a group holds its state, too.
-
-        Args:
-            key: Key of the item.
-            name: Name of the group.
-        """
-        group = self.states.load(replace(key, rule=name), ())
-        if key.rule in group.states:
-            self.states.retire(key)
-
     def _with_lost(self, lost: Mapping[str, str], group: StoredGroup) -> Mapping[str, str]:
         """Return the rules with lost memories so far and in a group; report the new ones."""
         for rule in group.lost.keys() - lost.keys():

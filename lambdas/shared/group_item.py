@@ -33,7 +33,9 @@ __all__ = [
     "MAX_GROUP_BYTES",
     "DamagedGroupError",
     "attributes_of_group",
+    "index_time_of_group",
     "packed_group",
+    "packed_rest",
     "states_of_group",
 ]
 
@@ -76,6 +78,12 @@ def packed_group(
     return data, packed
 
 
+def packed_rest(states: Mapping[str, StoredState]) -> bytes:
+    """Return some of an item's states in stored form; memories in objects stay there."""
+    content = {rule: _content(stored) for rule, stored in states.items()}
+    return zlib.compress(_json(content).encode(), level=6)
+
+
 def attributes_of_group(
     version: int, data: bytes, states: Mapping[str, StoredState], indexed_at_ms: int, now: float
 ) -> dict[str, Any]:
@@ -89,7 +97,6 @@ def attributes_of_group(
         now: Seconds since the epoch.
     """
     every = [stored.state for stored in states.values()]
-    updated_at_ms = max((stored.updated_at_ms for stored in states.values()), default=0)
     attributes: dict[str, Any] = {
         "version": {"N": str(version)},
         _STATES: {"B": data},
@@ -97,12 +104,18 @@ def attributes_of_group(
         "transition": {"N": str(sum(state.transition for state in every))},
         "announced_transition": {"N": str(sum(state.announced_transition for state in every))},
         "ended": {"BOOL": all(state.ended for state in every)},
-        UPDATED_AT_ATTRIBUTE: {"N": str(index_time_ms(indexed_at_ms, updated_at_ms))},
+        UPDATED_AT_ATTRIBUTE: {"N": str(index_time_of_group(indexed_at_ms, states))},
         STATE_TTL_ATTRIBUTE: {"N": str(round(now) + RETENTION_S)},
     }
     if not all(state.ended and state.is_announced for state in every):
         attributes[ACTIVE_ATTRIBUTE] = {"S": ACTIVE}
     return attributes
+
+
+def index_time_of_group(indexed_at_ms: int, states: Mapping[str, StoredState]) -> int:
+    """Return the time of a group's last files for the index, milliseconds since the epoch."""
+    updated_at_ms = max((stored.updated_at_ms for stored in states.values()), default=0)
+    return index_time_ms(indexed_at_ms, updated_at_ms)
 
 
 def states_of_group(

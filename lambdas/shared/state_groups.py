@@ -1,8 +1,8 @@
 """Evaluation states of several rules over one run, which are read and written together.
 
 A group of one rule is the rule's own item. A larger group is one compressed item under the name of
-its evaluator. After a change of `stepwatch:evaluators`, states that are missing in an item are read
-once from the items of the other mode.
+its evaluator. After a change of `stepwatch:evaluators`, states that are missing in an item move
+there from the items of the other mode.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lambdas.contracts.events import (
-    ACTIVE_ATTRIBUTE,
     JOB_RULES,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
-    UPDATED_AT_ATTRIBUTE,
 )
 from lambdas.shared.group_item import (
     DamagedGroupError,
     attributes_of_group,
+    index_time_of_group,
     packed_group,
+    packed_rest,
     states_of_group,
 )
-from lambdas.shared.items import Items
+from lambdas.shared.items import Items, Refusal
 from lambdas.shared.rule_memory import DamagedMemoryError
 from lambdas.shared.state_item import (
     StateKey,
@@ -110,7 +110,7 @@ class GroupTable(Protocol):
         ...
 
     def retire(self, key: StateKey) -> None:
-        """Remove the item of a rule whose states are read from another item."""
+        """Remove the state of a rule from the item of the other mode, if these hold it, too."""
         ...
 
 
@@ -148,7 +148,7 @@ class RuleItems:
         except VersionConflictError as conflict:
             raise GroupConflictError(_of_one(group.key, conflict.current)) from conflict
         if group.adopted and self._groups is not None:
-            self._groups.deactivate(replace(group.key, rule=JOB_RULES))
+            self._groups.release(saved)
         return _of_one(group.key, saved)
 
     def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:  # noqa: ARG002
@@ -157,7 +157,11 @@ class RuleItems:
         return _of_one(group.key, self._table.mark_announced(stored))
 
     def retire(self, key: StateKey) -> None:
-        """Do nothing: every item is in use."""
+        """Remove the state of a rule from its group's item, if it has an item."""
+        group = self.load(key, ())
+        if self._groups is not None and not group.adopted:
+            for stored in group.states.values():
+                self._groups.release(stored)
 
 
 class StateGroups:
@@ -234,7 +238,7 @@ class StateGroups:
         saved = self._put(group, states)
         for rule, memory_object in group.adopted.items():
             key = replace(group.key, rule=rule)
-            self.retire(key)
+            self._items.delete(key_attributes(key))
             self._remove({memory_object: key} if memory_object else {}, kept=())
         return saved
 
@@ -254,18 +258,30 @@ class StateGroups:
         return group  # what is not recorded is announced again
 
     def retire(self, key: StateKey) -> None:
-        """Remove the item of a rule."""
-        self._items.delete(key_attributes(key))
+        """Remove the item of a rule, if its group's item holds the state."""
+        if key.rule in self.stored(replace(key, rule=JOB_RULES)).states:
+            self._items.delete(key_attributes(key))
 
-    def deactivate(self, key: StateKey) -> None:
-        """Remove the item of a group from the index of active evaluations."""
-        self._items.update(
-            key_attributes(key),
-            f"REMOVE {ACTIVE_ATTRIBUTE}",
-            ConditionExpression="attribute_exists(version)",
-        )
+    def release(self, stored: StoredState) -> None:
+        """Remove the state of a rule that has its own item now.
 
-    def _group(self, key: StateKey, item: Mapping[str, Any] | None) -> StoredGroup:
+        The item stays without states, for its version must increase while others may write it. It
+        is not active, and expires.
+        """
+        key, rule = replace(stored.key, rule=JOB_RULES), stored.key.rule
+        for _ in range(_MAX_ATTEMPTS):
+            group = self._group(key, self._items.get(key_attributes(key)), has_memories=False)
+            if rule not in group.states:
+                return
+            rest = {name: of for name, of in group.states.items() if name != rule}
+            if self._write(group, packed_rest(rest), rest) is None:
+                self._remove(_objects({rule: group.states[rule]}), kept=_objects({rule: stored}))
+                return
+            self._sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 - only spreads load
+
+    def _group(
+        self, key: StateKey, item: Mapping[str, Any] | None, *, has_memories: bool = True
+    ) -> StoredGroup:
         if not item:
             return StoredGroup(key)
         lost: dict[str, str] = {}
@@ -274,12 +290,14 @@ class StateGroups:
         except DamagedGroupError as error:
             return StoredGroup(key, damage=str(error))
         states = {
-            rule: self._with_memory(stored, lost) if stored.memory_object else stored
+            rule: self._with_memory(stored, lost) if has_memories else stored
             for rule, stored in found.items()
         }
         return StoredGroup(key, states, version, lost=lost, indexed_at_ms=indexed_at_ms)
 
     def _with_memory(self, stored: StoredState, lost: dict[str, str]) -> StoredState:
+        if not stored.memory_object:
+            return stored
         try:
             memory = decompressed_memory(self._memories.get(stored.key, stored.memory_object))
         except (DamagedMemoryError, ValueError) as error:
@@ -289,7 +307,11 @@ class StateGroups:
         return replace(stored, state=replace(stored.state, memory=memory))
 
     def _put(self, group: StoredGroup, states: Mapping[str, StoredState]) -> StoredGroup:
-        """Write an item if it has the version of `group` (0: if it does not exist)."""
+        """Write the item of `group`, with large memories as objects.
+
+        Raises:
+            GroupConflictError: The table no longer contains `group`.
+        """
         version, kept = group.version + 1, self._memories
 
         def put(stored: StoredState, memory: bytes) -> str:
@@ -298,20 +320,7 @@ class StateGroups:
             return name if is_same else kept.put(stored.key, version, memory)
 
         data, packed = packed_group(states, put)
-        attributes = attributes_of_group(version, data, packed, group.indexed_at_ms, self._clock())
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(version)"}
-        if group.version:
-            condition = {
-                "ConditionExpression": "version = :expected",
-                "ExpressionAttributeValues": {":expected": {"N": str(group.version)}},
-            }
-        if group.damage:
-            condition = {}
-        refusal = self._items.put(
-            {**key_attributes(group.key), **attributes},
-            **condition,
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
-        )
+        refusal = self._write(group, data, packed)
         if refusal is not None:
             current = self._group(group.key, refusal.item)
             self._remove(_objects(packed), kept=_objects(current.states))
@@ -321,8 +330,29 @@ class StateGroups:
             rule: replace(stored, version=version, indexed_at_ms=0, state=states[rule].state)
             for rule, stored in packed.items()
         }
-        indexed_at_ms = int(attributes[UPDATED_AT_ATTRIBUTE]["N"])
+        indexed_at_ms = index_time_of_group(group.indexed_at_ms, packed)
         return StoredGroup(group.key, held, version, indexed_at_ms=indexed_at_ms)
+
+    def _write(
+        self, group: StoredGroup, data: bytes, states: Mapping[str, StoredState]
+    ) -> Refusal | None:
+        """Replace the item of `group`; return the refusal if the table no longer contains that."""
+        attributes = attributes_of_group(
+            group.version + 1, data, states, group.indexed_at_ms, self._clock()
+        )
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(version)"}
+        if group.version:
+            condition = {
+                "ConditionExpression": "version = :expected",
+                "ExpressionAttributeValues": {":expected": {"N": str(group.version)}},
+            }
+        if group.damage:
+            condition = {}
+        return self._items.put(
+            {**key_attributes(group.key), **attributes},
+            **condition,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
 
     def _remove(self, names: Mapping[str, StateKey], kept: Collection[str]) -> None:
         for name, key in names.items():

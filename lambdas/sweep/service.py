@@ -159,8 +159,11 @@ class SweepService:
     def _queues_of(self, rule: str) -> list[str]:
         """Return the queues of a rule's evaluators: its own, or else those of jobs' rules.
 
-        `job.json` decides which of these is responsible; the other one finds nothing to do.
+        `job.json` decides which of these is responsible; the other one finds nothing to do. Every
+        evaluator takes its rules out of the item of a group that no longer exists.
         """
+        if rule == JOB_RULES and any(map(is_rule_name, self.queue.rules)):
+            return list(self.queue.rules)
         names = (rule,) if rule in self.queue.rules else (JOB_RULES, CUSTOM_RULES)
         return [name for name in names if name in self.queue.rules]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import zlib
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -128,27 +129,56 @@ def test_a_step_of_all_recommended_rules_costs_one_write_and_few_reads(
     assert calls["GetItem"] == 1
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_the_setting_may_change_while_a_job_trains(pipeline: Pipeline, back: bool) -> None:
+@pytest.mark.parametrize(
+    "modes", ["per_rule grouped", "grouped per_rule", "grouped per_rule grouped"]
+)
+def test_the_setting_may_change_while_a_job_trains(pipeline: Pipeline, modes: str) -> None:
     """Memories, counts and verdicts are those of a run without a change."""
-    rule = "ExplodingTensor"
-    modes = [lambda: apart(pipeline, rule), lambda: group(pipeline, {rule: {}})]
+    rule, names = "ExplodingTensor", modes.split()
+    sick_step = 3 * len(names) - 5  # in the last mode but one
     pipeline.put_job()
-    for number, deploy in enumerate(reversed(modes) if back else modes):
-        deploy()
+    for number, mode in enumerate(names):
+        group(pipeline, {rule: {}}) if mode == "grouped" else apart(pipeline, rule)
         for step in range(3 * number, 3 * number + 3):
-            pipeline.put_step(step, num_nan=4 * (step == 1))
+            pipeline.put_step(step, num_nan=4 * (step == sick_step))
         pipeline.deliver()
     pipeline.put_marker()
     pipeline.deliver()
     (state,) = states().values()
-    assert (state.status, state.counts.evaluated) == (RuleStatus.ISSUES_FOUND, 6)
+    assert (state.status, state.counts.evaluated) == (RuleStatus.ISSUES_FOUND, 3 * len(names))
     assert state.evidence is not None
-    assert state.evidence.step == 1
+    assert state.evidence.step == sick_step
     assert set(statuses(pipeline).values()) == {1}, "nothing is announced again"
     items = pipeline.aws("dynamodb").scan(TableName=TABLE)["Items"]
     assert not [item for item in items if "active" in item]
-    assert sort_keys(pipeline) == ([JOB_RULES, rule] if back else [JOB_RULES])
+    assert sort_keys(pipeline) == ([JOB_RULES, rule] if names[-1] == "per_rule" else [JOB_RULES])
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["", "interrupted"])
+def test_a_sweep_moves_what_is_left_in_the_item_of_a_group(
+    grouped: Pipeline, is_interrupted: bool
+) -> None:
+    """An interrupted move leaves the state in both items."""
+    grouped.put_step(0)
+    grouped.deliver()
+    table, key = grouped.aws("dynamodb"), {"run": {"S": f"{URI}#{RUN}"}, "rule": {"S": JOB_RULES}}
+    left = list(RULES)
+    while left:
+        rule = left.pop()
+        apart(grouped, rule)
+        urls = dict.fromkeys((JOB_RULES, *RULES), grouped.queue_url)
+        grouped.patch.setenv(environment.RULE_QUEUE_URLS, json.dumps(urls))
+        item = table.get_item(TableName=TABLE, Key=key)["Item"]
+        for _ in range(1 + is_interrupted):
+            item["updated_at"] = {"N": str(round((time.time() - 90) * 1000))}
+            table.put_item(TableName=TABLE, Item=item)
+            assert grouped.sweep() >= len(urls)
+            grouped.deliver()
+        of_group = table.get_item(TableName=TABLE, Key=key)["Item"]
+        assert sorted(json.loads(zlib.decompress(of_group["states"]["B"]))) == sorted(left)
+    assert "active" not in of_group
+    assert {state.counts.evaluated for state in states().values()} == {1}
+    assert set(statuses(grouped).values()) == {1}, "nothing is announced again"
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -275,8 +305,16 @@ def test_large_memories_of_a_group_are_objects(grouped: Pipeline) -> None:
     }  # fmt: skip
     assert loaded.states["A"].state.memory == {"x": noise}
     (name,) = [stored.memory_object for stored in loaded.states.values() if stored.memory_object]
-    grouped.aws("s3").delete_object(Bucket="tensors", Key=ROOT + name)
+    place: dict[str, Any] = {"Bucket": "tensors", "Key": ROOT + name}
+    data = grouped.aws("s3").get_object(**place)["Body"].read()
+    grouped.aws("s3").delete_object(**place)
     assert set(table.load(key, ()).lost) == {"A"}
+    grouped.aws("s3").put_object(**place, Body=data)
+    apart(grouped, "A")
+    items, own = grouped.evaluate_rule._service().jobs.evaluation.states, replace(key, rule="A")
+    items.save(items.load(own, ()), {})
+    assert items.load(own, ()).states["A"].state.memory == {"x": noise}
+    assert table.load(key, ()).states.keys() == {"B", "C"}
 
 
 @pytest.mark.parametrize(
