@@ -285,7 +285,10 @@ class RunEvaluation:
         }
         if not (new or group.adopted):
             return group
-        return self._announce(run, self.states.save(group, new))
+        group = self._announce(run, self.states.save(group, new))
+        if not group.states.keys() >= set(rules):  # another evaluator took one
+            raise GroupConflictError(group)
+        return group
 
     def _advanced(
         self,

@@ -245,11 +245,13 @@ class StateGroups:
     def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:
         """Record announced transitions; what other evaluators wrote meanwhile stays."""
         told = {rule: group.states[rule].state.transition for rule in rules}
-        for _ in range(_MAX_ATTEMPTS if told else 0):
+        for _ in range(_MAX_ATTEMPTS):
             states = {
                 rule: _with_announced(stored, told.get(rule, 0))
                 for rule, stored in group.states.items()
             }
+            if states == group.states:
+                break
             try:
                 return self._put(group, states)
             except GroupConflictError as conflict:

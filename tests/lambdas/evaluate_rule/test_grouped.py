@@ -285,6 +285,16 @@ def test_writers_that_contend_retry_and_then_hand_the_record_back(
     assert states()["NonFinite"].counts.evaluated == 1
 
 
+def test_what_another_evaluator_announced_is_not_written_again(grouped: Pipeline) -> None:
+    table = grouped.evaluate_rule._service().jobs.evaluation.states
+    key, initial = StateKey(URI, RUN, JOB_RULES), EvaluationState.initial()
+    saved = table.save(
+        table.load(key, ()), {"A": (StoredState(replace(key, rule="A"), initial), initial)}
+    )
+    first = table.mark_announced(saved, ["A"])
+    assert table.mark_announced(saved, ["A"]) == first == table.stored(key)
+
+
 def test_large_memories_of_a_group_are_objects(grouped: Pipeline) -> None:
     table = grouped.evaluate_rule._service().jobs.evaluation.states
     key = StateKey(URI, RUN, JOB_RULES)
