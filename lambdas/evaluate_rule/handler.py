@@ -111,7 +111,7 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     name, url = settings.rule_configuration_name, settings.queue_url
     queue = None if url is None else WakeQueue(clients.sqs, {name: url})
     return RunEvaluation(
-        make_rule=rule_source.rule,
+        rule_source=rule_source,
         states=_states(),
         announcer=EventBridgeAnnouncer(EventBus(clients.eventbridge, settings.event_bus_name)),
         results=ResultFiles(_open_store, telemetry),

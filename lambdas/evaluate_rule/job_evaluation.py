@@ -167,8 +167,9 @@ class JobEvaluation:
                 continue
             job = self.jobs.of_run(store, wake.run_id)
             for rule in [wake.rule] if wake.rule else self.rule_source.names(job):
-                key = StateKey(wake.root_uri, wake.run_id, rule)
-                self.evaluation.states.retire(key)
+                if self.rule_source.includes(rule, job):
+                    key = StateKey(wake.root_uri, wake.run_id, rule)
+                    self.evaluation.states.retire(key)
 
     def _with_successor(self, store: Store, wake: Wake) -> Wake:
         """Return a wake; mark a silent run as ended if the job has a newer run."""

@@ -171,9 +171,12 @@ class BuiltInRules:
         return [*self._deployed.names(job), *of_jobs]
 
     def includes(self, name: str, job: Registration) -> bool:
-        """Return whether a wake names one of these rules."""
-        is_jobs_own = self._of_jobs is not None and self._of_jobs.includes(name, job)
-        return is_jobs_own or self._deployed.includes(name, job)
+        """Return whether a wake names one of these rules, or a rule of no other function."""
+        return (
+            self._of_jobs is None
+            or self._of_jobs.includes(name, job)
+            or self._deployed.includes(name, job)
+        )
 
     def rule(self, name: str, job: Registration) -> Rule:
         """Return a rule with the job's parameters.

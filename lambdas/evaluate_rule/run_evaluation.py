@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from lambdas.evaluate_rule.attempts import RuleAttempts
     from lambdas.evaluate_rule.continuation import Continuations
     from lambdas.evaluate_rule.result_file import ResultFiles
+    from lambdas.evaluate_rule.rules import RuleSource
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
-    from rule_runtime.engine.rule import Rule
     from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]
@@ -159,7 +159,7 @@ class RunEvaluation:
     """Evaluates rules over runs.
 
     Attributes:
-        make_rule: Creates a rule with the job's parameters, by configuration name.
+        rule_source: Which rules are evaluated, and how they are created.
         states: The evaluation states.
         announcer: Publishes status events.
         results: Writes verdicts as files.
@@ -171,7 +171,7 @@ class RunEvaluation:
         jitter: Spreads the retries of conflicting evaluators.
     """
 
-    make_rule: Callable[[str, Registration], Rule]
+    rule_source: RuleSource
     states: GroupTable
     announcer: Announcer
     results: ResultFiles
@@ -244,7 +244,11 @@ class RunEvaluation:
     ) -> _Advance:
         """Return the committed states, which cover the run's files as far as time allowed."""
         group = self._with_new(run, group, rules)
-        unended = [rule for rule, stored in group.states.items() if not stored.state.ended]
+        unended = [
+            rule
+            for rule, stored in group.states.items()
+            if not stored.state.ended and self.rule_source.includes(rule, run.registration)
+        ]
         due = list(dict.fromkeys([*rules, *unended]))
         store: Store = run.store if len(due) == 1 else SharedReads(run.store, _SHARED_BYTES)
         reader, changes, result = StepReader(store), {}, _Advance(group)
@@ -309,7 +313,7 @@ class RunEvaluation:
             self._count_failure(name, reason)
             return False, given_up(stored.state, reason)
         try:
-            rule = self.make_rule(name, run.registration)
+            rule = self.rule_source.rule(name, run.registration)
         except RuleConfigurationError as error:
             problem = str(error)[:MAX_TEXT]
             self.telemetry.warning("the parameters make no rule", rule_name=name, problem=problem)

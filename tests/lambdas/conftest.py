@@ -286,7 +286,7 @@ class MemoryPipeline:
         registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
         rule_source = self.rule_source or DeployedRules({self.rule_name: self.parameters})
         evaluation = RunEvaluation(
-            make_rule=rule_source.rule,
+            rule_source=rule_source,
             states=RuleItems(self.states),
             announcer=self.announcer,
             results=ResultFiles(lambda _: self.results, telemetry),

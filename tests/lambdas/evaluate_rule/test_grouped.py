@@ -216,6 +216,30 @@ def test_an_evaluator_in_between_takes_no_state_of_a_rule(
     assert set(statuses(pipeline).values()) == {1}, "nothing is announced again"
 
 
+def test_a_rule_that_became_another_functions_is_left_to_that(grouped: Pipeline) -> None:
+    own = {"RuleConfigurationName": "own", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
+    named = {"RuleConfigurationName": "NonFinite"}
+    grouped.put_job(debug_rule_configurations=(own, named))
+    grouped.put_step(0)
+    grouped.deliver()
+    of_group = states()["own"]
+    own["RuleParameters"] = {"source_s3_uri": "s3://rules/own.py", "rule_to_invoke": "Own"}
+    grouped.put_job(debug_rule_configurations=(own, named))
+    grouped.patch.setenv(environment.CUSTOM_RULE_BUCKET, "rules")
+    grouped.patch.setenv(environment.CUSTOM_RULES, json.dumps({"own.py": "0" * 64}))
+    grouped.forget()
+    grouped.put_step(1)
+    grouped.deliver()
+    found = states()
+    assert found["own"] == of_group
+    assert found["NonFinite"].counts.evaluated == 2
+    stored = StoredState(StateKey(URI, RUN, "own"), of_group)
+    DynamoStateTable(clients.dynamodb(), TABLE, lambda: time.time() - 90).save(stored, of_group)
+    assert grouped.sweep() == 1
+    grouped.deliver()
+    assert sort_keys(grouped) == [JOB_RULES, "own"]
+
+
 def test_what_an_old_function_still_writes_is_removed(grouped: Pipeline) -> None:
     """During an update, functions of both modes evaluate the same job for a while."""
     grouped.put_step(0)

@@ -261,7 +261,7 @@ class World:
         )
         telemetry: Any = Quiet()
         return RunEvaluation(
-            make_rule=OnlyWitness().rule,
+            rule_source=OnlyWitness(),
             states=RuleItems(effects),
             announcer=effects,
             results=ResultFiles(lambda _: self.results, telemetry),
