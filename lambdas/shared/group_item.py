@@ -30,6 +30,7 @@ from lambdas.shared.state_item import (
 from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
+    "GROUP_CONTENT",
     "MAX_GROUP_BYTES",
     "DamagedGroupError",
     "attributes_of_group",
@@ -44,6 +45,8 @@ MAX_GROUP_BYTES: Final = 64 * 1024
 _MARGIN_BYTES: Final = 4 * 1024  # the other attributes
 
 _STATES: Final = "states"
+GROUP_CONTENT: Final = ("version", _STATES)
+"""Attributes of an item that change with each write."""
 
 
 class DamagedGroupError(Exception):

@@ -19,6 +19,7 @@ from lambdas.contracts.events import (
     STATE_SORT_KEY,
 )
 from lambdas.shared.group_item import (
+    GROUP_CONTENT,
     DamagedGroupError,
     attributes_of_group,
     index_time_of_group,
@@ -66,6 +67,7 @@ class StoredGroup:
         lost: Rules whose memory was removed, with the reason; they start from the beginning.
         indexed_at_ms: Time of the last files in the index, milliseconds since the epoch.
         damage: Why the item holds no states; empty if it does, or does not exist.
+        damaged: Attributes of such an item, as read.
     """
 
     key: StateKey
@@ -75,6 +77,7 @@ class StoredGroup:
     lost: Mapping[str, str] = field(default_factory=dict)
     indexed_at_ms: int = 0
     damage: str = ""
+    damaged: Mapping[str, Any] = field(default_factory=dict)
 
 
 class GroupConflictError(Exception):
@@ -290,7 +293,7 @@ class StateGroups:
         try:
             version, indexed_at_ms, found = states_of_group(key, item)
         except DamagedGroupError as error:
-            return StoredGroup(key, damage=str(error))
+            return StoredGroup(key, damage=str(error), damaged=item)
         states = {
             rule: self._with_memory(stored, lost) if has_memories else stored
             for rule, stored in found.items()
@@ -342,17 +345,9 @@ class StateGroups:
         attributes = attributes_of_group(
             group.version + 1, data, states, group.indexed_at_ms, self._clock()
         )
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(version)"}
-        if group.version:
-            condition = {
-                "ConditionExpression": "version = :expected",
-                "ExpressionAttributeValues": {":expected": {"N": str(group.version)}},
-            }
-        if group.damage:
-            condition = {}
         return self._items.put(
             {**key_attributes(group.key), **attributes},
-            **condition,
+            **_condition(group),
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
 
@@ -360,6 +355,24 @@ class StateGroups:
         for name, key in names.items():
             if name not in kept:
                 self._memories.remove(key, name)
+
+
+def _condition(group: StoredGroup) -> dict[str, Any]:
+    """Return the condition that the table contains a group, or no item of its key."""
+    expected: Mapping[str, Any] = {"version": {"N": str(group.version)}} if group.version else {}
+    names = ["version"]
+    if group.damage:
+        expected, names = group.damaged, list(GROUP_CONTENT)
+    values = {f":{name}": expected[name] for name in names if name in expected}
+    terms = (
+        f"#{name} = :{name}" if name in expected else f"attribute_not_exists(#{name})"
+        for name in names
+    )
+    return {
+        "ConditionExpression": " AND ".join(terms),
+        "ExpressionAttributeNames": {f"#{name}": name for name in names},
+        **({"ExpressionAttributeValues": values} if values else {}),
+    }
 
 
 def _of_one(key: StateKey, stored: StoredState | None) -> StoredGroup:

@@ -353,8 +353,13 @@ def test_large_memories_of_a_group_are_objects(grouped: Pipeline) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [{"states": {"B": b"no zlib"}}, {"version": {"S": "x"}}, {"states": {"N": "1"}}],
-    ids=["states", "version", "type"],
+    [
+        {"states": {"B": b"no zlib"}},
+        {"version": {"S": "x"}},
+        {"states": {"N": "1"}},
+        {"states": None},
+    ],
+    ids=["states", "version", "type", "missing"],
 )
 def test_a_damaged_item_becomes_an_error_of_each_rule_once(
     grouped: Pipeline, damage: dict[str, Any]
@@ -364,7 +369,10 @@ def test_a_damaged_item_becomes_an_error_of_each_rule_once(
     key = {"run": {"S": f"{URI}#{RUN}"}, "rule": {"S": JOB_RULES}}
     table = grouped.aws("dynamodb")
     item = table.get_item(TableName=TABLE, Key=key)["Item"]
-    table.put_item(TableName=TABLE, Item={**item, **damage})
+    damaged = {name: value for name, value in {**item, **damage}.items() if value}
+    table.put_item(TableName=TABLE, Item=damaged)
+    groups = grouped.evaluate_rule._service().jobs.evaluation.states
+    stale = groups.load(StateKey(URI, RUN, JOB_RULES), RULES)
     for step in (1, 2):
         grouped.put_step(step)
         grouped.deliver()
@@ -373,3 +381,5 @@ def test_a_damaged_item_becomes_an_error_of_each_rule_once(
     assert {key: n for key, n in statuses(grouped).items() if key[1] == "Error"} == {
         (rule, "Error"): 1 for rule in RULES
     }
+    with pytest.raises(GroupConflictError):  # of an evaluator that read the damaged item, too
+        groups.save(stale, {})
