@@ -5,10 +5,10 @@ Shape legend: F = files of a block, S = statistics, T = tensors of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ _FEWEST_ROWS, _MOST_ROWS = 16, 256
 """Rows of a block: appending copies nothing, and a query joins few blocks."""
 _MAX_NUMBERS: Final = 128 << 20
 """Numbers that are held of a run: 512 MB. A longer run holds extremes of neighbouring steps."""
+_MAX_WIDTH: Final = 1 << 61
+"""Largest number of steps of a row: wider ones would overflow 64 bits."""
 _LARGEST: Final = float(np.finfo(np.float32).max)
 """Larger numbers are held as this one: single precision halves the memory."""
 
@@ -79,27 +81,29 @@ class Block:
         for place, name in enumerate(STATISTICS):
             column = np.clip(statistics.column(name)[rows], -_LARGEST, _LARGEST)
             self.low[at, place] = column
-            if self.high is not self.low:
-                self.high[at, place] = column
         counts = statistics.column("nan")[rows] + statistics.column("inf")[rows]
         self.bad[at] = counts > 0
         self.size += 1
 
-    def folded(self) -> Block:
-        """Return a block in which each row stands for two rows of this one, in step order."""
-        order = np.argsort(self.steps[: self.size], kind="stable")
-        starts = np.arange(0, self.size, 2)
-        if not self.size:
-            return self
-        return Block(
-            self.group,
-            self.worker,
-            self.mode,
-            self.steps[order][starts],
-            self.times[order][starts],
-            np.fmin.reduceat(self.low[order], starts),
-            np.fmax.reduceat(self.high[order], starts),
-            np.logical_or.reduceat(self.bad[order], starts),
+    @classmethod
+    def folded(cls, blocks: Sequence[Block], width: int) -> Block:
+        """Return blocks of the same tensors as one, whose rows stand for `width` steps each."""
+        steps = np.concatenate([each.steps[: each.size] for each in blocks])
+        order = np.argsort(steps, kind="stable")
+        starts = np.flatnonzero(np.diff(steps[order] // width, prepend=-1))
+
+        def ordered(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(each, name)[: each.size] for each in blocks])[order]
+
+        return cls(
+            blocks[0].group,
+            blocks[0].worker,
+            blocks[0].mode,
+            steps[order][starts],
+            ordered("times")[starts],
+            np.fmin.reduceat(ordered("low"), starts),
+            np.fmax.reduceat(ordered("high"), starts),
+            np.logical_or.reduceat(ordered("bad"), starts),
             len(starts),
         )
 
@@ -110,12 +114,14 @@ class RunColumns:
 
     Attributes:
         version: Increases with each file.
-        is_folded: Whether rows of a long run stand for several steps.
+        steps_per_row: Steps that a row of a long run stands for.
+        num_left_out: Files for which there was no room.
     """
 
     blocks: list[Block] = field(default_factory=list)
     version: int = 0
-    is_folded: bool = False
+    steps_per_row: int = 1
+    num_left_out: int = 0
 
     def add(self, file: StepFile, mode: str, group: TensorGroup, statistics: Statistics) -> None:
         """Add the statistics of one worker at one step; in any order of steps.
@@ -131,6 +137,7 @@ class RunColumns:
         block = self._open.get(key)
         if block is None or block.is_full:
             if not self._make_room():
+                self.num_left_out += 1
                 return
             rows = _FEWEST_ROWS if block is None else min(2 * block.size, _MOST_ROWS)
             block = self._open[key] = Block.of(group, worker, mode, rows)
@@ -197,13 +204,21 @@ class RunColumns:
         return {}
 
     def _make_room(self) -> bool:
-        """Return whether another block has room, after halving the rows of all if need be."""
-        if self._num_numbers < _MAX_NUMBERS:
-            return True
-        self.blocks = [each.folded() for each in self.blocks if each.size]
-        self._open.clear()
-        self.is_folded = True
-        return self._num_numbers < _MAX_NUMBERS
+        """Return whether another block has room, after folding rows until there is."""
+        while self._num_numbers >= _MAX_NUMBERS:
+            if self.steps_per_row == _MAX_WIDTH or all(
+                len(each.steps) == 1 for each in self.blocks
+            ):
+                return False
+            self.steps_per_row *= 2
+            alike: dict[tuple[object, ...], list[Block]] = {}
+            for each in self.blocks:
+                alike.setdefault((each.group.names, each.worker, each.mode), []).append(each)
+            self._open.clear()
+            self.blocks = []
+            for key in list(alike):  # frees blocks as soon as they are folded
+                self.blocks.append(Block.folded(alike.pop(key), self.steps_per_row))
+        return True
 
     @property
     def _num_numbers(self) -> int:

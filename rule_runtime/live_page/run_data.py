@@ -25,7 +25,7 @@ from rule_runtime.live_page.run_files import (
     read_environment,
     system_curves,
 )
-from rule_runtime.live_page.run_summary import session_and_run, state_of
+from rule_runtime.live_page.run_summary import is_judged, session_and_run, state_of
 from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.job_verdicts import JobVerdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios, weight_norms
@@ -60,7 +60,7 @@ class Range:
 
     def of(self, points: Points) -> dict[str, Any]:
         """Return a curve [C] with each column's extremes; `bad` lists steps of bad numbers."""
-        shown = pixel_columns(points.between(self.first, self.last), self.width)
+        shown = pixel_columns(points, self.width, self.first, self.last)
         return {
             "steps": shown.steps.tolist(),
             "low": _numbers(shown.low),
@@ -90,6 +90,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "problem": run.problem,
             "notes": notes,
             "steps": len(run.steps),
+            "first_step": min(run.steps, default=None),
             "last_step": max(run.steps, default=None),
             "num_unread": run.num_unread,
             "workers": run.workers[:_MAX_CURVES],
@@ -98,6 +99,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "curves": _named_curves(run),
             "num_tensors": len(_names(run)),
             "diagnosis": _diagnosis(found),
+            "is_judged": is_judged(run.verdicts),
             "verdicts": [_verdict(each) for each in run.verdicts],
             "environment": read_environment([*stores, run.store]),
             "console": console_output(stores[0] if stores else run.store),
@@ -234,8 +236,15 @@ def _names(run: OpenedRun) -> list[str]:
 
 def _notes(run: OpenedRun) -> list[str]:
     notes = [f"an index file cannot be read: {text}" for text in run.problems]
-    if run.columns.is_folded:
-        notes.append("the run is long: each point stands for several steps, with their extremes")
+    if run.columns.steps_per_row > 1:
+        width = run.columns.steps_per_row
+        notes.append(
+            f"the run is long: a point stands for up to {width} steps, with their extremes"
+        )
+    if run.columns.num_left_out:
+        notes.append(
+            f"{run.columns.num_left_out} index files are left out: the run has too many tensors"
+        )
     return notes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -28,11 +28,14 @@ from rule_runtime.trial.step_index import iter_step_files, list_index_files
 if TYPE_CHECKING:
     from rule_runtime.live_page.catalogue import Place
 
-__all__ = ["arguments_of", "run_summary", "session_and_run", "state_of"]
+__all__ = ["arguments_of", "is_judged", "run_summary", "session_and_run", "state_of"]
 
 _MOST_FILES: Final = 200
 _MOST_BYTES: Final = 8 << 20
 """Files and bytes of index files that a summary reads, evenly over the run."""
+_MOST_LAST_FILES: Final = 50
+"""Last index files that are searched for a training loss, which a validation pass may follow."""
+_TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
 _SCRIPT: Final = (".py", ".sh")
 
 
@@ -121,9 +124,14 @@ def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
     found = [each for each in verdicts if each.status is RuleStatus.ISSUES_FOUND]
     diagnosis = diagnose(symptoms_of({each.name: each.evidence for each in found}))
     names = [each.name for each in found]
-    is_judged = any(not each.is_not_judged for each in verdicts)
     headline = ", ".join(names) if diagnosis is None else diagnosis.headline
-    return {"findings": names, "diagnosis": headline, "is_judged": is_judged}
+    return {"findings": names, "diagnosis": headline, "is_judged": is_judged(verdicts)}
+
+
+def is_judged(verdicts: Sequence[JobVerdict]) -> bool:
+    """Return whether a rule decided: errors, and rules under way, say nothing about a run."""
+    decided = {RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND}
+    return any(each.status in decided for each in verdicts)
 
 
 def _losses(store: Store, run: str | None) -> dict[str, Any]:
@@ -135,26 +143,42 @@ def _losses(store: Store, run: str | None) -> dict[str, Any]:
         return {"steps": 0, "last_loss": None, "best_loss": None, "is_sampled": False}
     count = min(len(first), _MOST_FILES, max(2, _MOST_BYTES // max(store.size(first[-1]), 1)))
     chosen = [first[at] for at in np.linspace(0, len(first) - 1, count).astype(int)]
-    kinds, losses = TensorKinds(store), []
-    for file in iter_step_files(store, chosen):
-        index = file.index
-        block = None if index is None or index.run != run else index.statistics
-        if index is None or block is None or index.mode not in {ModeKeys.TRAIN, ModeKeys.GLOBAL}:
-            continue
-        group = kinds.group(block.tensors)
-        for at in group.scalars["losses"][:1]:
-            row = group.rows[at]
-            is_bad = block.column("nan")[row] + block.column("inf")[row] > 0
-            losses.append(math.nan if is_bad else float(block.column("mean")[row]))
+    reader = _LossReader(store, run)
+    losses = list(reader.losses(chosen))
+    is_sampled = len(chosen) < len(first)
+    ends = reversed(first[-_MOST_LAST_FILES:] if is_sampled else ())
+    newest = next((loss for key in ends for loss in reader.losses([key])), None)
     finite = [loss for loss in losses if math.isfinite(loss)]
-    last = losses[-1] if losses else None
+    last = newest if newest is not None else losses[-1] if losses else None
     return {
         "steps": steps,
         "last_loss": None if last is None or not math.isfinite(last) else last,
         "is_last_bad": last is not None and not math.isfinite(last),
+        "is_last_sampled": is_sampled and newest is None,
         "best_loss": min(finite, default=None),
-        "is_sampled": len(chosen) < len(first),
+        "is_sampled": is_sampled,
     }
+
+
+class _LossReader:
+    """Reads training losses from index files of a run."""
+
+    def __init__(self, store: Store, run: str | None) -> None:
+        self._store, self._run = store, run
+        self._kinds = TensorKinds(store)
+
+    def losses(self, keys: Sequence[str]) -> Iterator[float]:
+        """Yield the training losses of some files in step order; NaN if one is not finite."""
+        for file in iter_step_files(self._store, keys):
+            index = file.index
+            block = None if index is None or index.run != self._run else index.statistics
+            if index is None or block is None or index.mode not in _TRAINING:
+                continue
+            group = self._kinds.group(block.tensors)
+            for at in group.scalars["losses"][:1]:
+                row = group.rows[at]
+                is_bad = block.column("nan")[row] + block.column("inf")[row] > 0
+                yield math.nan if is_bad else float(block.column("mean")[row])
 
 
 def _seconds(start: object, end: object) -> float | None:

@@ -36,16 +36,30 @@ class Points(NamedTuple):
         return Points(self.steps[shown], self.low[shown], self.high[shown], self.bad[shown])
 
 
-def pixel_columns(points: Points, num_columns: int) -> Points:
-    """Return at most `num_columns` points [C] that keep each column's extremes and bad numbers."""
-    if len(points.steps) <= num_columns:
-        return points
-    starts = _column_starts(points.steps, num_columns)
+def pixel_columns(
+    points: Points, num_columns: int, first: float = -np.inf, last: float = np.inf
+) -> Points:
+    """Return points [C] that keep each column's extremes and bad numbers.
+
+    Args:
+        points: A curve.
+        num_columns: Largest number of points in the range; a neighbour at each end is added.
+        first: First step of the range.
+        last: Last step of the range.
+    """
+    near = points.between(first, last)
+    is_inside = (near.steps >= first) & (near.steps <= last)
+    starts = np.flatnonzero(is_inside)
+    if len(starts) > num_columns:
+        starts = starts[0] + _column_starts(near.steps[starts], num_columns)
+    starts = np.union1d(starts, np.flatnonzero(~is_inside))
+    if len(starts) == len(near.steps):
+        return near
     return Points(
-        points.steps[starts],
-        np.fmin.reduceat(points.low, starts),
-        np.fmax.reduceat(points.high, starts),
-        np.logical_or.reduceat(points.bad, starts),
+        near.steps[starts],
+        np.fmin.reduceat(near.low, starts),
+        np.fmax.reduceat(near.high, starts),
+        np.logical_or.reduceat(near.bad, starts),
     )
 
 

@@ -20,11 +20,14 @@ def test_extremes_and_bad_numbers_stay_at_every_zoom(
     bad = ~np.isfinite(numbers)
     numbers[bad] = np.nan
     steps = np.cumsum(np.arange(len(values)) % 3 + 1)
-    near = Points(steps, numbers, numbers, bad).between(*shown)
+    points = Points(steps, numbers, numbers, bad)
+    near = points.between(*shown)
     inside = near.steps[(near.steps >= shown[0]) & (near.steps <= shown[1])]
     assert set(steps[(steps >= shown[0]) & (steps <= shown[1])]) == set(inside)
-    columns = pixel_columns(near, width)
-    assert len(columns.steps) <= max(width, 1)
+    columns = pixel_columns(points, width, *shown)
+    outside = set(near.steps) - set(inside)
+    assert set(columns.steps) - set(inside) == outside, "neighbours are points of their own"
+    assert len(columns.steps) <= width + len(outside)
     assert (np.diff(columns.steps) > 0).all()
     assert columns.bad.any() == near.bad.any()
     if not near.bad.all():

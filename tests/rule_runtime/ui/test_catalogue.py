@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.format.modes import ModeKeys
 from hook_layer.format.session_file import SessionFile, SessionRun
 from hook_layer.storage.base import open_store
 from rule_runtime.embedded.result_writer import ResultWriter
@@ -65,6 +66,19 @@ def test_a_row_says_what_a_run_was(tmp_path: Path) -> None:
     }
     assert {name: row[name] for name in expected} == expected
     assert "step 2" in row["diagnosis"]
+
+
+@pytest.mark.parametrize(("num_validation", "is_sampled"), [(20, False), (80, True)])
+def test_the_last_loss_is_read_although_a_validation_pass_follows(
+    tmp_path: Path, num_validation: int, is_sampled: bool
+) -> None:
+    builder = write_run(tmp_path / "a", [float(1000 - step) for step in range(350)])
+    for step in range(350, 350 + num_validation):
+        loss = {"Loss_output_0": np.float32(7)}
+        builder.step(step, loss, mode=ModeKeys.EVAL, save_values=False)
+    row = scanned(tmp_path).rows["a"]
+    assert row["is_last_sampled"] == is_sampled
+    assert abs(row["last_loss"] - 651) <= (430 / 200 if is_sampled else 0)
 
 
 def test_a_row_of_the_list_has_few_bytes(tmp_path: Path) -> None:

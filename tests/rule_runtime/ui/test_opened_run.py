@@ -96,15 +96,23 @@ def test_spikes_of_one_step_are_answered_at_every_zoom(
         value = np.nan if step == 200 else 1e6 + step if step in spikes else step % 7
         builder.step(step, {"loss": np.float32(value)}, save_values=False)
     run = opened(store)
-    assert run.columns.is_folded == (limit == 1200)
+    fold = run.columns.steps_per_row
+    assert (fold > 1) == (limit == 1200)
+    assert fold <= 16
+    held = run.columns.points("loss", "mean", "worker_0", "TRAIN")
+    for spike in spikes:
+        (at,) = np.flatnonzero(
+            (held.steps <= spike) & (spike < held.steps + fold) & (held.high >= 1e6)
+        )
+        assert held.high[at] - 1e6 - spike in range(fold)
     for width in (1, 3, 17, 100, 4000):
         whole = curve(run, "loss", Range(-1, 1e9, width))
         assert max(number for number in whole["high"] if number is not None) == 1e6 + 399
         assert len(whole["bad"]) == 1
-        assert abs(whole["bad"][0] - 200) <= 400 / width + 8
+        assert abs(whole["bad"][0] - 200) <= 400 / width + fold
         for spike in spikes:
             near = curve(run, "loss", Range(spike, spike, width))
-            assert 1e6 + spike in near["high"] or limit == 1200 or width < 3
+            assert 1e6 + spike in near["high"] or fold > 1
 
 
 def test_modes_and_ranks_are_apart_and_ranks_are_read_on_request() -> None:
