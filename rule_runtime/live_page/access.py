@@ -10,10 +10,11 @@ import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Access", "AllowedHosts", "is_loopback"]
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - the user gave it
 _TOKEN_BYTES: Final = 24
 
 
@@ -44,12 +46,22 @@ class AllowedHosts:
         """
         name, _, port = header.rpartition(":") if _has_port(header) else (header, "", "80")
         name = name.strip("[]").lower()
-        if port != str(self.port):
-            return False
-        if name in _LOOPBACK_NAMES:
+        if name in _LOOPBACK_NAMES:  # `ssh -L` forwards another port
             return True
-        own = {self.host.lower(), socket.gethostname().lower()}
-        return not is_loopback(self.host) and (name in own or _is_address(name))
+        if port != str(self.port) or is_loopback(self.host):
+            return False
+        return name in self._own or _is_address(name)
+
+    @property
+    def shown(self) -> str:
+        """The host name in the address for browsers."""
+        host = socket.gethostname() if self.host in _WILDCARDS else self.host
+        return f"[{host}]" if ":" in host else host
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        names = (self.host, socket.gethostname(), socket.getfqdn())
+        return frozenset(name.lower() for name in names)
 
 
 class Access:
@@ -86,7 +98,7 @@ class Access:
                 "open the address that `stepwatch ui` printed: it has the token of this page\n", 403
             )
         redirect = RedirectResponse("/", 303, {"Referrer-Policy": "no-referrer"})
-        redirect.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
+        redirect.set_cookie(self._cookie, self.token, httponly=True, samesite="lax")
         return redirect
 
     def _is_known(self, given: str) -> bool:
@@ -105,11 +117,7 @@ def _header(scope: Scope, name: bytes) -> list[str]:
 
 
 def _cookie(scope: Scope, name: str) -> str:
-    try:
-        cookies = SimpleCookie("; ".join(_header(scope, b"cookie")))
-    except CookieError:
-        return ""
-    return cookies[name].value if name in cookies else ""
+    return cookie_parser("; ".join(_header(scope, b"cookie"))).get(name, "")
 
 
 def _has_port(header: str) -> bool:

@@ -123,10 +123,11 @@ class RunsPage:
         catalogue = self._runs.catalogue
         if not catalogue.version:
             catalogue.scan(0.0)
+        version = catalogue.version  # before the rows: a later change is asked for again
         rows = list(catalogue.rows.values())
         return {
             "root": catalogue.root,
-            "version": catalogue.version,
+            "version": version,
             "problem": catalogue.problem,
             "rows": differing_arguments(rows),
         }
@@ -182,15 +183,15 @@ def serve(
     """
     with _listening(host, port) as listening:
         port = listening.getsockname()[1]
-        app = RunsPage(runs).app(AllowedHosts(host, port))
+        hosts = AllowedHosts(host, port)
+        app = RunsPage(runs).app(hosts)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=5
         )
         server = uvicorn.Server(config)
         runs.is_ending = lambda: server.should_exit
-        shown = f"[{host}]" if ":" in host else host
         query = f"?token={app.token}" if app.token else ""
-        on_ready(f"http://{shown}:{port}/{query}")
+        on_ready(f"http://{hosts.shown}:{port}/{query}")
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
 
