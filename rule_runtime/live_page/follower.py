@@ -122,10 +122,10 @@ class RunFollower:
         return marker is not None and (not self._steps or marker.run_id == self._judge.run)
 
     def _refresh(self) -> None:
-        self._refreshed_at = self._clock()
         self._history.kinds.refresh()
         names = self._history.extremes.names
         self._configuration = JobConfiguration.read(self._store, self._history.kinds, names)
+        self._refreshed_at = self._clock()  # after a failure, the next look tries again
 
     def _has_new_verdicts(self, *, is_new: bool) -> bool:
         """Update the verdicts; return whether they changed."""
@@ -133,8 +133,8 @@ class RunFollower:
         rules = self._rules if isinstance(self._rules, RunRules) else None
         is_due = self.has_ended or self._clock() - self._verdicts_at >= _VERDICTS_S
         if (self._rules is None or rules is not None) and (is_due or not self._stored):
-            self._verdicts_at = self._clock()
             self._stored = stored_verdicts(self._store.uri, self._judge.run)
+            self._verdicts_at = self._clock()
         if is_new or not before:
             self._evaluated = verdicts_of(self._judge.states)
         self.verdicts = self._stored or self._evaluated

@@ -95,6 +95,7 @@ class OpenedRun:
         self._follower: RunFollower | None = None
         self._evaluation: threading.Thread | None = None
         self._evaluation_problem = ""
+        self._verdicts_problem = ""
         self._verdicts_at = -_VERDICTS_S
 
     def refresh(self) -> bool:
@@ -105,8 +106,8 @@ class OpenedRun:
                 self._find_run()
                 self._find_files()
                 self._read_files()
-                self._find_verdicts()
-                self.problem = self._evaluation_problem
+                self._try_verdicts()
+                self.problem = self._verdicts_problem or self._evaluation_problem
             except (StorageError, FormatError, ValueError) as error:
                 self.problem = str(error)
             if self.problem != before[1]:
@@ -196,11 +197,20 @@ class OpenedRun:
             mode = index.mode.name
             self.columns.add(file, mode, group, block)
 
-    def _find_verdicts(self) -> None:
-        """Read stored verdicts; without any, evaluate the rules of the run."""
+    def _try_verdicts(self) -> None:
         is_due = self._clock() - self._verdicts_at >= _VERDICTS_S
         if self.num_unread or not (is_due or self._follower):
             return  # charts come first
+        try:
+            self._find_verdicts(is_due=is_due)
+        except (StorageError, FormatError, ValueError) as error:
+            self._verdicts_problem = str(error)
+        else:
+            if is_due:  # a problem stays until it is known to be solved
+                self._verdicts_problem = ""
+
+    def _find_verdicts(self, *, is_due: bool) -> None:
+        """Read stored verdicts; without any, evaluate the rules of the run."""
         verdicts, had_ended = self.verdicts, self.has_ended
         if is_due:
             self._verdicts_at = self._clock()

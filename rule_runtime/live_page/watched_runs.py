@@ -61,7 +61,7 @@ class WatchedRuns:
             KeyError: There is none of this name.
             StorageError: The storage cannot be read.
         """
-        found = self._opened.get(name)
+        found = self._held(name)
         if found is None:
             store = open_store(self.place(name).path)
             found = OpenedRun(store, self._rules, are_named=self._are_named)
@@ -103,8 +103,14 @@ class WatchedRuns:
             self._shown.subtract([*shown, ""])
 
     def _version(self, name: str) -> int | None:
-        run = self._opened.get(name)
+        run = self._held(name)
         return None if run is None else run.version
+
+    def _held(self, name: str) -> OpenedRun | None:
+        """Return the data of an opened run, unless the run was deleted."""
+        if name not in self.catalogue.places and not self.catalogue.problem:
+            self._opened.pop(name, None)
+        return self._opened.get(name)
 
     async def _follow_catalogue(self) -> None:
         while True:
