@@ -15,7 +15,7 @@ function chosen() {
 }
 
 function listen(runs) {
-	if (source) source.close();
+	source?.close();
 	const query = new URLSearchParams(runs.map((run) => ["run", run]));
 	source = new EventSource(`/api/events?${query}`);
 	source.addEventListener("versions", (event) => {
@@ -32,23 +32,24 @@ function listen(runs) {
 async function show() {
 	const { path, runs } = chosen();
 	view?.close?.();
-	view = null;
-	if (source) source.close();
+	source?.close();
+	const place = element("div"); // a view that another one replaced draws outside of the page
+	fill(main, place);
+	if (path === "/run" && runs.length) view = runView(place, runs[0]);
+	else if (path === "/compare" && runs.length > 1) view = comparisonView(place, runs);
+	else view = runsView(place, isFirst);
+	const shown = view;
 	try {
-		if (path === "/run" && runs.length) view = runView(main, runs[0]);
-		else if (path === "/compare" && runs.length > 1) view = comparisonView(main, runs);
-		else view = runsView(main, isFirst);
-		const shown = view;
-		await view.open();
+		await shown.open();
 		if (shown !== view) return;
 		if (!isFirst) main.focus({ preventScroll: true });
 		isFirst = false;
 	} catch (error) {
-		fill(main, element("h1", {}, "Not shown"), problem(error.message), p("", element("a", { href: "#/" }, "All runs")));
+		if (shown !== view) return;
+		fill(place, element("h1", {}, "Not shown"), problem(error.message), p("", element("a", { href: "#/" }, "All runs")));
 	}
 	listen(path === "/" ? [] : runs);
 }
 
 addEventListener("hashchange", show);
-addEventListener("unload", () => source?.close());
 show();

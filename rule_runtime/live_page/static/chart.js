@@ -1,12 +1,12 @@
 // Draws curves with uPlot: extremes of each pixel column, gaps with marks, findings, smoothing.
-import { button, div, element, fill, isMissing, li, named, numberText } from "./dom.js";
+import { button, div, element, fill, isMissing, li, named, numberText, ul } from "./dom.js";
 
 const COLORS = 8;
 const HEIGHT = 220;
 const BUTTON = 26; // px
 const ZOOM = 0.5; // share of the range that a key press keeps
 
-function color(name) {
+export function color(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
@@ -49,12 +49,14 @@ function seriesOf(curve, options) {
 
 export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 	const plotPlace = div("plot-place");
-	const legend = element("ul", { class: "legend" });
+	const legend = ul("legend");
 	const heading = element("h3", {}, named(title));
 	const box = element("section", { class: "chart-box", tabindex: "0", role: "group", "aria-label": `Chart of ${title}. Plus and minus zoom, arrows move, 0 shows all.` }, heading, plotPlace, legend);
 	let plot = null;
 	let curves = [];
 	let drawn = {};
+	let isHeld = false;
+	let waiting = null;
 
 	function values(at) {
 		const per = drawn.smoothing ? 3 : 2;
@@ -85,32 +87,24 @@ export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 	function marks(of) {
 		const context = of.ctx;
 		const { left, top, width, height } = of.bbox;
+		const px = devicePixelRatio;
 		context.save();
 		context.strokeStyle = color("--red");
-		context.lineWidth = 2 * devicePixelRatio;
-		const size = 4 * devicePixelRatio;
+		context.lineWidth = 2 * px;
+		const size = 4 * px;
 		for (const curve of curves) {
 			for (const step of curve.bad) {
 				const x = of.valToPos(step, "x", true);
 				const y = top + height - 2 * size;
 				if (x < left - 1 || x > left + width + 1) continue;
-				context.beginPath();
-				context.moveTo(x - size, y - size);
-				context.lineTo(x + size, y + size);
-				context.moveTo(x + size, y - size);
-				context.lineTo(x - size, y + size);
-				context.stroke();
+				context.stroke(new Path2D(`M${x - size},${y - size}l${2 * size},${2 * size}m0,${-2 * size}l${-2 * size},${2 * size}`));
 			}
 		}
-		context.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
-		context.lineWidth = 1.4 * devicePixelRatio;
+		context.setLineDash([5 * px, 4 * px]);
+		context.lineWidth = 1.4 * px;
 		for (const mark of drawn.marks) {
 			const x = of.valToPos(mark.step, "x", true);
-			if (x < left || x > left + width) continue;
-			context.beginPath();
-			context.moveTo(x, top);
-			context.lineTo(x, top + height);
-			context.stroke();
+			if (x >= left && x <= left + width) context.stroke(new Path2D(`M${x},${top}v${height}`));
 		}
 		context.restore();
 		addButtons(of);
@@ -127,20 +121,23 @@ export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 			else groups.push({ x, marks: [mark] });
 		}
 		for (const group of groups) {
-			const label = group.marks.map((mark) => `${mark.label} at step ${mark.step}`).join(", ");
+			const label = group.marks.map((mark) => mark.label).join(", ");
 			const made = button({ class: "mark", "aria-label": label, title: label, onmousedown: (event) => event.stopPropagation(), onclick: () => onEvidence(group.marks) }, group.marks.length > 1 ? String(group.marks.length) : "!");
 			made.style.left = `${group.x}px`;
 			of.over.append(made);
 		}
 	}
 
+	// A press on the chart may become a selection, which drawing would destroy.
 	function draw(given, options) {
+		waiting = isHeld ? [given, options] : null;
+		if (isHeld || !box.isConnected) return;
 		curves = given;
 		drawn = options;
 		plot?.destroy();
 		plot = null;
 		box.hidden = !curves.length;
-		if (!curves.length) return;
+		if (box.hidden) return;
 		const width = Math.max(plotPlace.clientWidth, 200);
 		const ink = color("--faint");
 		const axis = { stroke: ink, grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
@@ -176,15 +173,23 @@ export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 		if (event.target !== box || !plot) return;
 		const [first, last] = shown.pair;
 		const [centre, half] = [(first + last) / 2, (last - first) / 2];
+		const near = [centre - half * ZOOM, centre + half * ZOOM];
 		const ranges = {
-			"+": [centre - half * ZOOM, centre + half * ZOOM], "=": [centre - half * ZOOM, centre + half * ZOOM],
-			"-": [centre - half / ZOOM, centre + half / ZOOM],
+			"+": near, "=": near, "-": [centre - half / ZOOM, centre + half / ZOOM],
 			ArrowLeft: [first - half / 2, last - half / 2], ArrowRight: [first + half / 2, last + half / 2],
 			0: null, Escape: null,
 		};
 		if (!(event.key in ranges) || event.ctrlKey || event.metaKey) return;
 		event.preventDefault();
 		onRange(ranges[event.key]);
+	});
+
+	box.addEventListener("mousedown", (event) => {
+		isHeld = event.button === 0;
+		addEventListener("mouseup", () => {
+			isHeld = false;
+			if (waiting) draw(...waiting);
+		}, { once: true });
 	});
 
 	return {

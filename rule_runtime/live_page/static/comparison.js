@@ -1,7 +1,7 @@
 // Overlays runs: differences of arguments, packages and commit, the first different number.
 import { chart } from "./chart.js";
-import { controls, ShownRange } from "./controls.js";
-import { ask, backLink, div, element, fill, li, named, oneAtATime, p, problem, searchBox } from "./dom.js";
+import { controls, modeText, ShownRange } from "./controls.js";
+import { ask, backLink, div, element, fill, h2, label, li, named, oneAtATime, p, problem, searchBox, td, th, ul } from "./dom.js";
 import { runAddress } from "./runs.js";
 
 const MOST_CHARTS = 12;
@@ -16,9 +16,9 @@ export function comparisonView(main, ids) {
 	const plots = new Map();
 	const place = element("div");
 	const message = element("div");
-	const firsts = element("ul", { class: "plain-list" });
+	const firsts = ul("plain-list");
 	const table = div("scroll");
-	const search = searchBox("Add a tensor", { list: "tensor-names", oninput: suggest, onchange: add });
+	const search = searchBox("Add a tensor", { list: "tensor-names", oninput: () => suggest(), onchange: add });
 	const names = element("datalist", { id: "tensor-names" });
 	const statistic = element("select", { "aria-label": "Statistic", onchange: () => refresh() });
 	const settings = controls({ onStyle: () => redraw(), onRange: zoom });
@@ -33,10 +33,10 @@ export function comparisonView(main, ids) {
 		refresh();
 	}
 
-	async function suggest() {
+	const suggest = oneAtATime(message, async () => {
 		const answers = await Promise.all(ids.map((run) => ask("tensors", { run, text: search.value })));
 		fill(names, [...new Set(answers.flatMap((answer) => answer.tensors))].map((name) => element("option", { value: name })));
-	}
+	});
 
 	function add() {
 		const name = search.value.trim();
@@ -51,7 +51,7 @@ export function comparisonView(main, ids) {
 		const modes = new Set(curves.map((curve) => curve.mode));
 		const styled = curves.map((curve) => ({
 			...curve, color: ids.indexOf(curve.run), isDashed: modes.size > 1 && curve.mode !== "TRAIN",
-			label: curve.run + (modes.size > 1 ? `, ${curve.mode === "EVAL" ? "validation" : curve.mode === "TRAIN" ? "training" : curve.mode}` : ""),
+			label: curve.run + (modes.size > 1 ? `, ${modeText(curve.mode)}` : ""),
 		}));
 		plots.get(tensor).draw(styled, { ...settings.options, marks });
 	}
@@ -60,10 +60,10 @@ export function comparisonView(main, ids) {
 		for (const tensor of shown.keys()) draw(tensor);
 	}
 
-	const refresh = oneAtATime(async () => {
+	const refresh = oneAtATime(message, async () => {
 		runs = await Promise.all(ids.map((run) => ask("run", { run })));
 		versions = Object.fromEntries(runs.map((run) => [run.id, run.version]));
-		range.last = Math.max(...runs.map((run) => run.last_step ?? 1));
+		range.cover(runs);
 		settings.showRange(range.pair, range.isWhole);
 		const usual = ["losses", "metrics", "scalars"].flatMap((kind) => runs.flatMap((run) => run.curves[kind]));
 		const tensors = [...new Set([...added, ...usual])].slice(0, MOST_CHARTS);
@@ -87,23 +87,24 @@ export function comparisonView(main, ids) {
 	async function showDifferences() {
 		fill(firsts, li("faint", "comparing\u2026"));
 		const answer = await ask("differences", { run: ids });
-		fill(table, answer.facts.length ? element("table", {}, element("thead", {}, element("tr", {}, element("th", {}, "Different"), ids.map((id) => element("th", { class: "text" }, named(id))))), element("tbody", {}, answer.facts.map((fact) => element("tr", {}, element("td", {}, named(fact.name)), fact.values.map((value) => element("td", { class: "text" }, named(value ?? "\u2013"))))))) : p("", "Arguments, packages, commit and machine are the same, as far as they are stored."));
+		fill(table, answer.facts.length ? element("table", {}, element("thead", {}, element("tr", {}, th("Different"), ids.map((id) => element("th", { class: "text" }, named(id))))), element("tbody", {}, answer.facts.map((fact) => element("tr", {}, td(named(fact.name)), fact.values.map((value) => element("td", { class: "text" }, named(value ?? "\u2013"))))))) : p("", "Arguments, packages, commit and machine are the same, as far as they are stored."));
 		fill(firsts, answer.first.map((first, at) => li("", named(ids[at + 1], "strong"), " ", firstText(first, ids[0]))));
-		marks = answer.first.flatMap((first, at) => (first.problem || first.step === null ? [] : [{ step: first.step, label: `${ids[at + 1]} differs first in ${first.tensor}` }]));
+		marks = answer.first.flatMap((first, at) => (first.problem || first.step === null ? [] : [{ step: first.step, label: `${ids[at + 1]} differs first in ${first.tensor} at step ${first.step}` }]));
 		redraw();
 	}
 
 	return {
 		async open() {
-			document.title = `${ids.length} runs \u2013 Stepwatch`;
 			runs = await Promise.all(ids.map((run) => ask("run", { run })));
+			if (!main.isConnected) return;
+			document.title = `${ids.length} runs \u2013 Stepwatch`;
 			fill(statistic, runs[0].statistics.map((name) => element("option", { selected: name === "l2" }, name)));
-			fill(main, backLink(), element("h1", {}, `${ids.length} runs`), element("ul", { class: "plain-list compared" }, ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, element("label", {}, "Statistic ", statistic)), place, element("h2", {}, "First different number"), firsts, element("h2", {}, "What differs"), table);
+			fill(main, backLink(), element("h1", {}, `${ids.length} runs`), ul("plain-list compared", ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, label("Statistic ", statistic)), place, h2("First different number"), firsts, h2("What differs"), table);
 			await refresh();
 			showDifferences().catch((error) => fill(firsts, li("", problem(error.message))));
 		},
 		changed(news) {
-			if (ids.some((id) => news.runs[id] !== versions[id])) refresh().catch((error) => fill(message, problem(error.message)));
+			if (ids.some((id) => news.runs[id] !== versions[id])) refresh();
 		},
 		close() {
 			for (const each of plots.values()) each.close();

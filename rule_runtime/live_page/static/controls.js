@@ -4,10 +4,11 @@ import { button, div, element, span } from "./dom.js";
 const kept = { smoothing: 0, isLog: false };
 
 export function controls({ onStyle, onRange }) {
-	const label = element("output", {}, kept.smoothing ? kept.smoothing.toFixed(2) : "none");
+	const text = () => (kept.smoothing ? kept.smoothing.toFixed(2) : "none");
+	const label = element("output", {}, text());
 	const smoothing = element("input", {
 		type: "range", min: "0", max: "0.99", step: "0.01", value: String(kept.smoothing), "aria-label": "Smoothing",
-		oninput: () => { kept.smoothing = Number(smoothing.value); label.textContent = kept.smoothing ? kept.smoothing.toFixed(2) : "none"; onStyle(); },
+		oninput: () => { kept.smoothing = Number(smoothing.value); label.textContent = text(); onStyle(); },
 	});
 	const log = element("input", { type: "checkbox", checked: kept.isLog, onchange: () => { kept.isLog = log.checked; onStyle(); } });
 	const shown = span("faint small range-text");
@@ -24,32 +25,35 @@ export function controls({ onStyle, onRange }) {
 
 // The steps that charts show: all, or a chosen part of them.
 export class ShownRange {
-	constructor() {
-		this.chosen = null;
-		this.last = 1;
+	chosen = null;
+	whole = [0, 1];
+
+	get isWhole() { return !this.chosen; }
+
+	get pair() { return this.chosen ?? this.whole; }
+
+	cover(runs) {
+		const first = Math.min(...runs.map((run) => run.first_step ?? Infinity));
+		const last = Math.max(...runs.map((run) => run.last_step ?? 0));
+		this.whole = first > last ? [0, 1] : [first, Math.max(last, first + 1)];
 	}
 
-	get isWhole() { return this.chosen === null; }
-
-	get pair() { return this.chosen ?? [0, Math.max(this.last, 1)]; }
-
 	choose(range) {
-		if (!range) {
-			this.chosen = null;
-			return;
-		}
-		const end = Math.max(this.last, 1);
-		const width = range[1] - range[0];
-		const first = Math.max(0, Math.min(range[0], end - width));
+		const [start, end] = this.whole;
+		const [from, to] = range ?? this.whole;
+		const width = to - from;
+		const first = Math.max(start, Math.min(from, end - width));
 		const last = Math.min(end, first + width);
 		if (last - first < 1) return;
-		this.chosen = first <= 0 && last >= this.last ? null : [first, last];
+		this.chosen = first <= start && last >= end ? null : [first, last];
 	}
 
 	get query() {
 		return this.isWhole ? {} : { first: Math.floor(this.pair[0]), last: Math.ceil(this.pair[1]) };
 	}
 }
+
+export const modeText = (mode) => ({ TRAIN: "training", EVAL: "validation", PREDICT: "prediction" })[mode] ?? mode;
 
 // Labels and colours of curves: apart by tensor, worker and mode.
 export function styled(curves) {
@@ -60,6 +64,6 @@ export function styled(curves) {
 		...curve,
 		color: tensors.indexOf(`${curve.tensor}\n${curve.worker}`),
 		isDashed: modes.size > 1 && ["EVAL", "PREDICT"].includes(curve.mode),
-		label: [curve.tensor, modes.size > 1 ? { TRAIN: "training", EVAL: "validation", PREDICT: "prediction" }[curve.mode] ?? curve.mode : "", workers.size > 1 ? curve.worker.replace("worker_", "rank ") : ""].filter(Boolean).join(", "),
+		label: [curve.tensor, modes.size > 1 ? modeText(curve.mode) : "", workers.size > 1 ? curve.worker.replace("worker_", "rank ") : ""].filter(Boolean).join(", "),
 	}));
 }

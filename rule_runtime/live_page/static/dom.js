@@ -21,7 +21,11 @@ export function fill(place, ...children) {
 
 const classed = (tag) => (name, ...children) => element(tag, { class: name }, ...children);
 
-export const [div, li, p, span] = ["div", "li", "p", "span"].map(classed);
+export const [div, li, p, span, ul] = ["div", "li", "p", "span", "ul"].map(classed);
+
+const plain = (tag) => (...children) => element(tag, {}, ...children);
+
+export const [h2, label, strong, td, th] = ["h2", "label", "strong", "td", "th"].map(plain);
 
 export const button = (attributes, ...children) => element("button", { type: "button", ...attributes }, ...children);
 
@@ -33,19 +37,22 @@ export function named(text, className = "") {
 	return element("bdi", { class: className, title: String(text) }, String(text));
 }
 
-export async function ask(name, parameters = {}, signal = undefined) {
+export async function ask(name, parameters = {}) {
 	const query = new URLSearchParams();
 	for (const [key, value] of Object.entries(parameters)) {
 		for (const each of [value].flat()) if (!isMissing(each)) query.append(key, each);
 	}
-	const answer = await fetch(`/api/${name}?${query}`, { signal });
-	const content = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
-	if (!answer.ok) throw new Error(content.error ?? `the server answered ${answer.status}`);
+	const answer = await fetch(`/api/${name}?${query}`);
+	const content = await answer.json().catch(() => undefined);
+	if (!answer.ok || content === undefined) throw new Error(content?.error ?? `the server answered ${answer.status}`);
 	return content;
 }
 
+export const facts = (pairs) => element("dl", { class: "facts" }, pairs.map(([name, value]) => div("", element("dt", {}, named(name)), element("dd", {}, named(value)))));
+
 export function numberText(value) {
 	if (isMissing(value)) return "";
+	if (typeof value === "string") return value; // "Infinity"
 	if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
 	const size = Math.abs(value);
 	return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
@@ -68,23 +75,27 @@ export function problem(text) {
 	return element("p", { class: "problem", role: "alert" }, String(text));
 }
 
-// Calls a function at most once at a time, and once more if it was called meanwhile.
-export function oneAtATime(work) {
+// Calls a function one at a time, once more if called meanwhile; shows failures.
+export function oneAtATime(message, work) {
 	let running = false;
 	let again = false;
+	let failure = null;
 	return async function call() {
-		if (running) {
-			again = true;
-			return;
-		}
+		again = true;
+		if (running) return;
 		running = true;
-		try {
-			do {
-				again = false;
+		while (again) {
+			again = false;
+			const before = failure;
+			try {
 				await work();
-			} while (again);
-		} finally {
-			running = false;
+				failure = null;
+			} catch (error) {
+				failure = problem(error.message);
+				message.append(failure);
+			}
+			before?.remove();
 		}
+		running = false;
 	};
 }

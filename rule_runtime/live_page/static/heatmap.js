@@ -1,13 +1,15 @@
 // Draws a map of layers over steps on a canvas; a cell opens the series of its layer.
+import { color } from "./chart.js";
 import { div, element, fill, isMissing, li, named, numberText, p, span } from "./dom.js";
 
 const ROW = 16; // px
-const LOW_COLOR = [68, 1, 84];
-const RAMP = [LOW_COLOR, [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const MIN_RANGE = 1; // orders of magnitude
 
+const within = (value, most) => Math.min(Math.max(value, 0), most);
+
 function rampColor(share) {
-	const at = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1);
+	const at = within(share, 1) * (RAMP.length - 1);
 	const from = Math.min(Math.floor(at), RAMP.length - 2);
 	const mixed = RAMP[from].map((value, i) => Math.round(value + (RAMP[from + 1][i] - value) * (at - from)));
 	return `rgb(${mixed.join(",")})`;
@@ -46,7 +48,7 @@ export function heatMap({ onRow }) {
 
 	function draw() {
 		if (!map) return;
-		const style = getComputedStyle(document.documentElement);
+		const [bad, zero] = [color("--bad"), color("--zero")];
 		const [rows, columns] = [map.rows.length, map.values[0]?.length ?? 0];
 		const ratio = devicePixelRatio || 1;
 		const width = canvas.parentElement.clientWidth || 300;
@@ -63,19 +65,16 @@ export function heatMap({ onRow }) {
 				if (!isBad && isMissing(value)) continue;
 				const left = Math.round((column / columns) * canvas.width);
 				const right = Math.round(((column + 1) / columns) * canvas.width);
-				context.fillStyle = isBad ? style.getPropertyValue("--bad") : value === 0 ? style.getPropertyValue("--zero") : rampColor((Math.log10(value) - low) / (high - low));
+				context.fillStyle = isBad ? bad : value === 0 ? zero : rampColor((Math.log10(value) - low) / (high - low));
 				context.fillRect(left, Math.round(row * ROW * ratio), right - left, Math.round(ROW * ratio) - 1);
 			}
 		}
-		drawLegend(low, high, style);
+		drawLegend(low, high);
 	}
 
 	function drawLegend(low, high) {
-		const ramp = div("ramp", Array.from({ length: 24 }, (_, at) => {
-			const part = element("i");
-			part.style.background = rampColor(at / 23);
-			return part;
-		}));
+		const ramp = div("ramp");
+		ramp.style.background = `linear-gradient(90deg, ${RAMP.map((each) => `rgb(${each})`)})`;
 		const isZero = map.values.some((row) => row.includes(0));
 		fill(legend, div("", ramp, div("ramp-texts", span("", `\u2264 ${numberText(10 ** low)}`), span("", `\u2265 ${numberText(10 ** high)}`))),
 			isZero ? span("", element("i", { class: "zero-swatch" }), " zero") : null,
@@ -86,8 +85,8 @@ export function heatMap({ onRow }) {
 		const place = canvas.getBoundingClientRect();
 		const [rows, columns] = [map.rows.length, map.values[0]?.length ?? 1];
 		return {
-			row: Math.min(Math.max(Math.floor((event.clientY - place.top) / ROW), 0), rows - 1),
-			column: Math.min(Math.max(Math.floor(((event.clientX - place.left) / place.width) * columns), 0), columns - 1),
+			row: within(Math.floor((event.clientY - place.top) / ROW), rows - 1),
+			column: within(Math.floor(((event.clientX - place.left) / place.width) * columns), columns - 1),
 		};
 	}
 
@@ -103,8 +102,8 @@ export function heatMap({ onRow }) {
 		else if (event.key in moves) {
 			const [down, right] = moves[event.key];
 			chosen = {
-				row: Math.min(Math.max(chosen.row + down, 0), map.rows.length - 1),
-				column: Math.min(Math.max(chosen.column + right, 0), map.values[0].length - 1),
+				row: within(chosen.row + down, map.rows.length - 1),
+				column: within(chosen.column + right, map.values[0].length - 1),
 			};
 			describe();
 		} else return;

@@ -1,7 +1,7 @@
 // Shows one run: diagnosis, charts, maps of layers, search, environment.
 import { chart } from "./chart.js";
 import { controls, ShownRange, styled } from "./controls.js";
-import { ask, backLink, button, div, element, fill, isMissing, li, named, numberText, oneAtATime, p, problem, searchBox, span } from "./dom.js";
+import { ask, backLink, button, div, element, facts, fill, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
 import { heatMap } from "./heatmap.js";
 import { histogram } from "./histogram.js";
 
@@ -12,8 +12,8 @@ const SLOW = 1000; // ms between two drawings while a long run is read
 
 function evidenceText(verdict) {
 	const found = verdict.evidence;
-	const facts = [["Step", found.first_step], ["Last step", found.last_step], ["Steps with it", found.count], ["Tensor", found.tensor], ["Rank", (found.worker ?? "").replace("worker_", "")], ["Mode", found.mode], [found.measure.replaceAll("_", " "), numberText(found.value)], ["Threshold", numberText(found.threshold)]];
-	return [p("found-text", named(found.sentence)), element("dl", { class: "facts" }, facts.filter(([, value]) => value !== "" && !isMissing(value)).map(([name, value]) => div("", element("dt", {}, named(name)), element("dd", {}, named(value))))), p("", element("strong", {}, "What to try: "), named(found.remedy))];
+	const pairs = [["Step", found.first_step], ["Last step", found.last_step], ["Steps with it", found.count], ["Tensor", found.tensor], ["Rank", (found.worker ?? "").replace("worker_", "")], ["Mode", found.mode], [found.measure.replaceAll("_", " "), numberText(found.value)], ["Threshold", numberText(found.threshold)]];
+	return [p("found-text", named(found.sentence)), facts(pairs.filter(([, value]) => value !== "" && !isMissing(value))), p("", strong("What to try: "), named(found.remedy))];
 }
 
 export function runView(main, id) {
@@ -35,14 +35,15 @@ export function runView(main, id) {
 	const map = heatMap({ onRow: (tensors, step) => { addLayers(tensors, true); bars.show(tensors[0], step); } });
 	const bars = histogram(id);
 	const maps = element("div", { class: "bar", role: "group", "aria-label": "Map" }, Object.entries(MAPS).map(([name, label]) => button({ "data-map": name, onclick: () => { shownMap = name; refreshMap(); } }, label)));
-	const mapPart = element("section", { class: "panel" }, element("h2", {}, "Layers over steps"), maps, map.box, element("p", { class: "faint", id: "no-map" }));
+	const noMap = p("faint");
+	const mapPart = element("section", { class: "panel" }, h2("Layers over steps"), maps, map.box, noMap);
 	const ranks = div("bar ranks");
-	const found = element("ul", { class: "found" });
+	const found = ul("found");
 	const foundCount = element("p", { class: "small faint", role: "status" });
-	const search = searchBox("Search layers and tensors", { oninput: later(searchLayers, SEARCH_PAUSE) });
+	const search = searchBox("Search layers and tensors", { oninput: later(() => searchLayers(), SEARCH_PAUSE) });
 	const statistic = element("select", { "aria-label": "Statistic", onchange: () => { layers.statistic = statistic.value; refreshCharts(); } });
 	const chips = div("chips");
-	const layerPart = element("section", { class: "panel" }, element("h2", {}, "Layers"), div("bar", search, element("label", {}, "Statistic ", statistic)), foundCount, found, chips, charts.layers.box, bars.box);
+	const layerPart = element("section", { class: "panel" }, h2("Layers"), div("bar", search, label("Statistic ", statistic)), foundCount, found, chips, charts.layers.box, bars.box);
 	let chosenRanks = [];
 	let drawnAt = 0;
 
@@ -57,8 +58,10 @@ export function runView(main, id) {
 		refreshMap();
 	}
 
+	const findings = () => details.verdicts.filter((each) => each.is_finding);
+
 	function marks() {
-		return details.verdicts.filter((verdict) => verdict.is_finding && verdict.step !== null).map((verdict) => ({ step: verdict.step, label: verdict.name, verdict }));
+		return findings().filter((verdict) => verdict.evidence).map((verdict) => ({ step: verdict.step, label: `${verdict.name} at step ${verdict.step}: ${verdict.evidence.sentence}`, verdict }));
 	}
 
 	function showTensor(name) {
@@ -68,7 +71,7 @@ export function runView(main, id) {
 	}
 
 	function showEvidence(verdicts) {
-		const part = (verdict) => [element("h2", {}, named(verdict.name)), verdict.evidence ? evidenceText(verdict) : p("", named(verdict.details)),
+		const part = (verdict) => [h2(named(verdict.name)), verdict.evidence ? evidenceText(verdict) : p("", named(verdict.details)),
 			verdict.evidence?.tensor ? button({ onclick: () => showTensor(verdict.evidence.tensor) }, "Show its tensor") : null];
 		fill(dialog, verdicts.map(part).flat(), div("bar", button({ class: "primary", autofocus: true, onclick: () => dialog.close() }, "Close")));
 		dialog.showModal();
@@ -89,7 +92,7 @@ export function runView(main, id) {
 		map.redraw();
 	}
 
-	const refreshCharts = oneAtATime(async () => {
+	const refreshCharts = oneAtATime(message, async () => {
 		settings.showRange(range.pair, range.isWhole);
 		const common = { run: id, ...range.query, width: charts.losses.width, worker: chosenRanks };
 		const wanted = ["losses", "metrics", "scalars"].filter((name) => details.curves[name].length).map((name) => [name, "curves", { ...common, tensor: details.curves[name] }]);
@@ -99,14 +102,14 @@ export function runView(main, id) {
 		drawnAt = performance.now();
 	});
 
-	const refreshMap = oneAtATime(async () => {
+	const refreshMap = oneAtATime(message, async () => {
 		for (const button of maps.children) button.setAttribute("aria-pressed", String(button.dataset.map === shownMap));
 		const answer = await ask("map", { run: id, kind: shownMap, worker: chosenRanks[0], ...range.query });
 		map.draw(answer);
-		document.getElementById("no-map").textContent = answer ? "" : `No ${shownMap} were saved in these steps.`;
+		noMap.textContent = answer ? "" : `No ${shownMap} were saved in these steps.`;
 	});
 
-	async function searchLayers() {
+	const searchLayers = oneAtATime(message, async () => {
 		const text = search.value.trim();
 		if (!text) {
 			fill(found);
@@ -114,10 +117,9 @@ export function runView(main, id) {
 			return;
 		}
 		const answer = await ask("tensors", { run: id, text });
-		if (search.value.trim() !== text) return;
 		foundCount.textContent = `${answer.num} of ${details.num_tensors} tensors${answer.num > answer.tensors.length ? `, the first ${answer.tensors.length} are listed` : ""}`;
 		fill(found, answer.tensors.map((name) => li("", button({ onclick: () => addLayers([name], false) }, named(name)))));
-	}
+	});
 
 	function addLayers(tensors, isAlone) {
 		layers.tensors = [...new Set([...(isAlone ? [] : layers.tensors), ...tensors])].slice(-MOST_LAYERS);
@@ -137,46 +139,45 @@ export function runView(main, id) {
 		chosenRanks = chosenRanks.length ? chosenRanks : [details.workers[0]];
 		fill(ranks, span("", "Ranks"), details.workers.map((worker) => {
 			const box = element("input", { type: "checkbox", checked: chosenRanks.includes(worker), onchange: () => { chosenRanks = details.workers.filter((each) => (each === worker ? box.checked : chosenRanks.includes(each))); refreshCharts(); refreshMap(); } });
-			return element("label", {}, box, ` ${worker.replace("worker_", "")}`);
+			return label(box, ` ${worker.replace("worker_", "")}`);
 		}));
 	}
 
 	function pills() {
-		const count = details.verdicts.filter((each) => each.is_finding).length;
-		const kind = count ? "issue" : details.verdicts.length ? "fine" : "unsure";
-		const text = count ? `${count} found` : details.verdicts.length ? "no issue" : "not evaluated";
+		const count = findings().length;
+		const [kind, text] = count ? ["issue", `${count} found`] : details.is_judged ? ["fine", "no issue"] : ["unsure", details.verdicts.length ? "no verdict" : "not evaluated"];
 		return p("pills", span(`pill ${kind}`, text), " ", span(`pill ${details.state === "running" ? "going" : "plain"}`, details.state), " ", span("faint", `${details.steps} steps saved${details.num_unread ? `, reading ${details.num_unread} files` : ""}`));
 	}
 
-	function diagnosisCard() {
+	function findingsCard() {
 		const cause = details.diagnosis;
-		if (!cause) return null;
-		const findings = details.verdicts.filter((each) => each.is_finding);
-		return element("section", { class: "card", "aria-label": "Diagnosis" }, element("h2", {}, named(cause.headline)), p("", element("strong", {}, "Change: "), named(cause.change)), cause.alternative ? p("", named(cause.alternative)) : null,
-			element("ul", { class: "findings" }, findings.map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? [" at step ", String(each.step), ": ", named(each.evidence.sentence)] : null))));
+		if (!findings().length) return null;
+		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause ? p("", strong("Change: "), named(cause.change)) : null, cause?.alternative ? p("", named(cause.alternative)) : null,
+			ul("findings", findings().map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details)))));
 	}
 
 	function drawHead() {
-		fill(head, pills(), details.stopped ? p("", "Stopped: ", named(details.stopped)) : null, details.details && details.details !== details.stopped ? p("", named(details.details)) : null, diagnosisCard(), details.steps ? null : p("", "No step is saved yet."));
+		fill(head, pills(), details.stopped ? p("", "Stopped: ", named(details.stopped)) : null, details.details && details.details !== details.stopped ? p("", named(details.details)) : null, findingsCard(), details.steps ? null : p("", "No step is saved yet."));
 		fill(message, details.problem ? problem(details.problem) : null, details.notes.map((note) => p("small faint", named(note))));
 	}
 
 	function drawRest() {
 		const isOpen = new Set([...rest.querySelectorAll("details[open]")].map((each) => each.dataset.name));
 		const part = (name, ...content) => element("details", { "data-name": name, open: isOpen.has(name) }, element("summary", {}, name), content);
-		const facts = (of) => element("dl", { class: "facts" }, Object.entries(of).map(([name, value]) => div("", element("dt", {}, named(name)), element("dd", {}, named(Array.isArray(value) ? value.join(" ") : typeof value === "object" && value ? Object.entries(value).map((pair) => pair.join(" ")).join(", ") : value)))));
+		const text = (value) => (Array.isArray(value) ? value.join(" ") : typeof value === "object" && value ? Object.entries(value).map((pair) => pair.join(" ")).join(", ") : value);
+		const listed = (of) => facts(Object.entries(of).map(([name, value]) => [name, text(value)]));
 		const { Packages: packages, ...environment } = details.environment;
 		const others = details.verdicts.filter((each) => !each.is_finding);
 		fill(rest,
-			others.length ? part(`Other rules (${others.length})`, element("ul", { class: "plain-list" }, others.map((each) => li("", named(each.name, "strong"), " ", named(each.status), each.details ? [": ", named(each.details)] : null)))) : null,
-			Object.keys(environment).length ? part("Environment", facts(environment), packages ? facts(packages) : null) : null,
+			others.length ? part(`Other rules (${others.length})`, ul("plain-list", others.map((each) => li("", named(each.name, "strong"), " ", named(each.status), each.details ? [": ", named(each.details)] : null)))) : null,
+			Object.keys(environment).length ? part("Environment", listed(environment), packages ? listed(packages) : null) : null,
 			details.console ? part("Console output", element("pre", { tabindex: "0" }, details.console)) : null);
 	}
 
-	const refresh = oneAtATime(async () => {
+	const refresh = oneAtATime(message, async () => {
 		if (version !== null) details = await ask("run", { run: id });
 		version = details.version;
-		range.last = details.last_step ?? 1;
+		range.cover([details]);
 		drawHead();
 		drawRest();
 		drawRanks();
@@ -187,24 +188,25 @@ export function runView(main, id) {
 		await refreshMap();
 	});
 
-	const resized = later(redraw, SEARCH_PAUSE);
+	const closed = new AbortController();
+	const closing = { signal: closed.signal };
 	return {
 		async open() {
 			details = await ask("run", { run: id });
+			if (!main.isConnected) return;
 			document.title = `${id} \u2013 Stepwatch`;
 			fill(statistic, details.statistics.map((name) => element("option", { selected: name === layers.statistic }, name)));
 			fill(main, backLink(), element("h1", {}, named(id === "." ? details.path.split("/").filter(Boolean).at(-1) : id)), p("path", named(details.path)), message, head, settings.box, ranks, charts.losses.box, charts.metrics.box, charts.scalars.box, mapPart, layerPart, charts.system.box, rest, dialog);
 			for (const name of Object.keys(charts)) charts[name].box.hidden = true;
-			addEventListener("resize", resized);
-			matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+			addEventListener("resize", later(redraw, SEARCH_PAUSE), closing);
+			matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw, closing);
 			await refresh();
 		},
 		changed(versions) {
-			if (versions.runs[id] !== version) refresh().catch((error) => fill(message, problem(error.message)));
+			if (versions.runs[id] !== version) refresh();
 		},
 		close() {
-			removeEventListener("resize", resized);
-			matchMedia("(prefers-color-scheme: dark)").removeEventListener("change", redraw);
+			closed.abort();
 			for (const each of Object.values(charts)) each.close();
 		},
 	};

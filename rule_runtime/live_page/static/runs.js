@@ -1,5 +1,5 @@
 // The table of runs: search, filter, sort, and the choice of runs to compare.
-import { ask, button, div, durationText, element, fill, isMissing, named, numberText, oneAtATime, p, problem, searchBox, span } from "./dom.js";
+import { ask, button, div, durationText, element, fill, isMissing, named, numberText, oneAtATime, p, problem, searchBox, span, th } from "./dom.js";
 
 const FIRST_ROWS = 200; // more rows are drawn on request: a table of thousands is slow
 const MOST_COMPARED = 6;
@@ -54,8 +54,8 @@ function verdictCell(row) {
 	return row.is_judged ? span("pill fine", "no issue") : span("faint", empty);
 }
 
-function lossText(value, isBad) {
-	return isBad ? span("bad-number", "not finite") : numberText(value);
+function lossText(value, isSampled) {
+	return element("span", { title: isSampled ? "of some steps, evenly over the run" : "" }, (isSampled && !isMissing(value) ? "\u2248 " : "") + numberText(value));
 }
 
 function cells(row) {
@@ -66,8 +66,8 @@ function cells(row) {
 		differs: named(differing(row)),
 		seconds: durationText(row.seconds),
 		steps: numberText(row.steps),
-		last_loss: lossText(row.last_loss, row.is_last_bad),
-		best_loss: element("span", { title: row.is_sampled ? "of some steps, evenly over the run" : "" }, (row.is_sampled && row.best_loss !== null ? "\u2248 " : "") + numberText(row.best_loss)),
+		last_loss: row.is_last_bad ? span("bad-number", "not finite") : lossText(row.last_loss, row.is_last_sampled),
+		best_loss: lossText(row.best_loss, row.is_sampled),
 		commit: row.commit ? named(row.commit.slice(0, 8) + (row.is_dirty ? " +" : "")) : "",
 		started: row.started ? new Date(row.started).toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : "",
 	};
@@ -96,7 +96,7 @@ export function runsView(main, mayOpen) {
 	}
 
 	function drawHead() {
-		fill(head, element("th", {}, span("hidden", "Compare")), COLUMNS.map(([name, label]) => {
+		fill(head, th(span("hidden", "Compare")), COLUMNS.map(([name, label]) => {
 			const order = kept.sort === name ? (kept.isDown ? "descending" : "ascending") : "none";
 			const arrow = { descending: " \u2193", ascending: " \u2191", none: "" }[order];
 			return element("th", { scope: "col", "aria-sort": order },
@@ -105,8 +105,7 @@ export function runsView(main, mayOpen) {
 	}
 
 	function tick(row, isTicked) {
-		if (isTicked) kept.ticked.add(row.id);
-		else kept.ticked.delete(row.id);
+		kept.ticked[isTicked ? "add" : "delete"](row.id);
 		showTicked();
 	}
 
@@ -147,7 +146,7 @@ export function runsView(main, mayOpen) {
 		if (focused?.startsWith("Compare ")) [...body.querySelectorAll("input")].find((box) => box.getAttribute("aria-label") === focused)?.focus();
 	}
 
-	const refresh = oneAtATime(async () => {
+	const refresh = oneAtATime(message, async () => {
 		answer = await ask("runs");
 		draw();
 	});
@@ -155,6 +154,7 @@ export function runsView(main, mayOpen) {
 	return {
 		async open() {
 			answer = await ask("runs");
+			if (!main.isConnected) return;
 			if (mayOpen && answer.rows.length === 1 && !answer.rows[0].is_empty) {
 				location.replace(runAddress(answer.rows[0].id));
 				return;
@@ -168,7 +168,7 @@ export function runsView(main, mayOpen) {
 			draw();
 		},
 		changed(versions) {
-			if (versions.catalogue !== answer.version) refresh().catch((error) => fill(message, problem(error.message)));
+			if (versions.catalogue !== answer.version) refresh();
 		},
 	};
 }

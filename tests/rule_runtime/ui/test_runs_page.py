@@ -13,8 +13,12 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.storage.base import open_store
 from rule_runtime.embedded.result_writer import ResultWriter
+from rule_runtime.engine.evidence import Evidence
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.result_file import RuleResult, result_place
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.browser import PHONE, watched_page
 from tests.rule_runtime.ui.test_catalogue import write_session
@@ -228,6 +232,37 @@ def test_odd_names_and_numbers_that_are_all_bad_are_shown(browser: Browser, tmp_
         watched.check()
 
 
+def test_every_finding_is_shown_and_errors_are_no_verdict(browser: Browser, tmp_path: Path) -> None:
+    for name in "ab":
+        write_run(tmp_path / name, [1.0, 2.0])
+    place = {"step": 1, "mode": "TRAIN", "worker": "worker_0", "tensor": "a"}
+    texts = {"measure": "size", "sentence": "a is large", "remedy": "Try less."}
+    found = Evidence.from_json({**place, **texts, "value": "Infinity", "threshold": 2.0})
+    for run, rule, status, evidence in (
+        ("a", "Custom", RuleStatus.ISSUES_FOUND, found.to_json()),
+        ("a", "Bare", RuleStatus.ISSUES_FOUND, None),
+        ("b", "Failing", RuleStatus.ERROR, None),
+    ):
+        root = str(tmp_path / run)
+        result = RuleResult(
+            training_job_name=run, run_id="run-1", root_uri=root, rule=rule, status=status,
+            details=f"details of {rule}", changed_at_ms=1, evidence=evidence,
+        )  # fmt: skip
+        folder, key = result_place(root, rule)
+        open_store(folder).put(key, json.dumps(result.to_json()).encode())
+    with served(tmp_path) as (_, port), watched_page(browser, width=1280) as watched:
+        page = watched.page
+        page.goto(f"http://127.0.0.1:{port}/")
+        expect(page.locator(".runs td.diagnosis")).to_contain_text(["2 found", "not evaluated"])
+        page.get_by_role("link", name="b").click()
+        expect(page.locator(".pills")).to_contain_text("no verdict")
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
+        expect(page.locator(".card")).to_contain_text("Bare: details of Bare")
+        page.get_by_role("button", name="Custom at step 1: a is large").click()
+        expect(page.locator("dialog")).to_contain_text("Infinity")
+        watched.check()
+
+
 def test_a_deleted_run_leaves_a_message(browser: Browser, tmp_path: Path) -> None:
     for name in "ab":
         write_run(tmp_path / name, [1.0, 2.0])
@@ -236,6 +271,7 @@ def test_a_deleted_run_leaves_a_message(browser: Browser, tmp_path: Path) -> Non
         page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
         page.wait_for_selector(".chart-box:visible .u-over")
         shutil.rmtree(tmp_path / "a")
+        expect(page.get_by_role("alert")).to_contain_text("there is no run 'a'", timeout=20_000)
         page.goto(f"http://127.0.0.1:{port}/#/")
         expect(page.locator(".runs td.id a")).to_have_text(["b"], timeout=20_000)
         page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
