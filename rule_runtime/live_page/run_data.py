@@ -78,6 +78,10 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
         notes.append(str(error))
     stores = [open_store(place.session)] if place.session else []
     with run.lock:
+        named = _named_curves(run)
+        for kind, names in named.items():
+            if len(names) > _MAX_CURVES:
+                notes.append(f"{len(names) - _MAX_CURVES} of {len(names)} {kind} are not shown")
         found = [each for each in run.verdicts if each.status is RuleStatus.ISSUES_FOUND]
         stop = read_stop_request(run.store, run.run)
         return {
@@ -96,7 +100,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "workers": run.workers[:_MAX_CURVES],
             "modes": run.columns.modes,
             "statistics": STATISTICS,
-            "curves": _named_curves(run),
+            "curves": {kind: names[:_MAX_CURVES] for kind, names in named.items()},
             "num_tensors": len(_names(run)),
             "diagnosis": _diagnosis(found),
             "is_judged": is_judged(run.verdicts),
@@ -222,12 +226,13 @@ def _norms(run: OpenedRun, worker: str, shown: Range) -> list[StepNorms]:
 
 
 def _named_curves(run: OpenedRun) -> dict[str, list[str]]:
+    """Return the names of all losses, metrics and logged scalars."""
     found: dict[str, dict[str, None]] = {kind: {} for kind in _KINDS}
     for stored in run.columns.groups:
         group = run.kinds.group(stored.names)
         for kind in _KINDS:
             found[kind].update(dict.fromkeys(group.names[at] for at in group.scalars[kind]))
-    return {kind: list(names)[:_MAX_CURVES] for kind, names in found.items()}
+    return {kind: list(names) for kind, names in found.items()}
 
 
 def _names(run: OpenedRun) -> list[str]:

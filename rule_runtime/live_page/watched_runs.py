@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -14,6 +15,8 @@ from rule_runtime.live_page.catalogue import Catalogue, Place
 from rule_runtime.live_page.opened_run import OpenedRun, RulesOf
 
 __all__ = ["WatchedRuns"]
+
+logger = logging.getLogger(__name__)
 
 _MAX_OPENED: Final = 8
 """Runs whose columns are held, the last used ones: up to 512 MB each."""
@@ -42,6 +45,7 @@ class WatchedRuns:
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._shown: Counter[str] = Counter()
         self._changed = asyncio.Event()
+        self._logged: set[str] = set()
         self.is_ending: Callable[[], bool] = lambda: False
 
     def place(self, name: str) -> Place:
@@ -117,7 +121,7 @@ class WatchedRuns:
             is_done = True
             if self._shown[""] > 0 or not self.catalogue.version:
                 before = self.catalogue.version
-                is_done = await asyncio.to_thread(self.catalogue.scan)
+                is_done = await self._tried(self.catalogue.scan, otherwise=True)
                 if self.catalogue.version != before:
                     self._notify()
             pause = max(_CATALOGUE_S, self.catalogue.seconds / _SHARE_OF_SCANS)
@@ -129,10 +133,22 @@ class WatchedRuns:
             began, is_behind = time.monotonic(), False
             for name, run in list(self._opened.items()):
                 if self._shown[name] > 0:
-                    if await asyncio.to_thread(run.refresh):
+                    is_changed = await self._tried(run.refresh, otherwise=False)
+                    if is_changed:
                         self._notify()
-                    is_behind |= run.num_unread > 0
+                    is_behind |= is_changed and run.num_unread > 0
             await asyncio.sleep(0.01 if is_behind else max(0.05, pause + began - time.monotonic()))
+
+    async def _tried(self, read: Callable[[], bool], *, otherwise: bool) -> bool:
+        """Read data; an unexpected error is logged once, and the other runs are still followed."""
+        try:
+            return await asyncio.to_thread(read)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if text not in self._logged:
+                self._logged.add(text)
+                logger.exception("the page cannot update some data")
+            return otherwise
 
     def _notify(self) -> None:
         self._changed.set()

@@ -1,5 +1,5 @@
 // Shows the view that the address names, and passes events of the server to it.
-import { element, fill, p, problem, showState } from "./dom.js";
+import { element, fill, h1, p, problem, showState } from "./dom.js";
 import { comparisonView } from "./comparison.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
@@ -33,7 +33,7 @@ async function show() {
 	const { path, runs } = chosen();
 	view?.close?.();
 	source?.close();
-	const place = element("div"); // a view that another one replaced draws outside of the page
+	const place = element("div"); // a replaced view draws outside of the page
 	fill(main, place);
 	if (path === "/run" && runs.length) view = runView(place, runs[0]);
 	else if (path === "/compare" && runs.length > 1) view = comparisonView(place, runs);
@@ -46,7 +46,7 @@ async function show() {
 		isFirst = false;
 	} catch (error) {
 		if (shown !== view) return;
-		fill(place, element("h1", {}, "Not shown"), problem(error.message), p("", element("a", { href: "#/" }, "All runs")));
+		fill(place, h1("Not shown"), problem(error.message), p("", element("a", { href: "#/" }, "All runs")));
 	}
 	listen(path === "/" ? [] : runs);
 }

@@ -10,7 +10,7 @@ export function color(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-export function lineColor(at) {
+function lineColor(at) {
 	return color(`--c${at % COLORS}`);
 }
 
@@ -128,7 +128,7 @@ export function chart(title, { shown, onRange, onEvidence, unit = "" }) {
 		}
 	}
 
-	// A press on the chart may become a selection, which drawing would destroy.
+	// A press may become a selection, which drawing would destroy.
 	function draw(given, options) {
 		waiting = isHeld ? [given, options] : null;
 		if (isHeld || !box.isConnected) return;

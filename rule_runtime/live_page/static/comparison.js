@@ -1,7 +1,7 @@
 // Overlays runs: differences of arguments, packages and commit, the first different number.
 import { chart } from "./chart.js";
 import { controls, modeText, ShownRange } from "./controls.js";
-import { ask, backLink, div, element, fill, h2, label, li, named, oneAtATime, p, problem, searchBox, td, th, ul } from "./dom.js";
+import { ask, backLink, div, element, fill, h1, h2, label, li, named, oneAtATime, p, problem, searchBox, td, th, ul } from "./dom.js";
 import { runAddress } from "./runs.js";
 
 const MOST_CHARTS = 12;
@@ -66,8 +66,8 @@ export function comparisonView(main, ids) {
 		range.cover(runs);
 		settings.showRange(range.pair, range.isWhole);
 		const usual = ["losses", "metrics", "scalars"].flatMap((kind) => runs.flatMap((run) => run.curves[kind]));
-		const tensors = [...new Set([...added, ...usual])].slice(0, MOST_CHARTS);
-		const isUsual = new Set(usual);
+		const all = [...new Set([...added, ...usual])];
+		const tensors = all.slice(0, MOST_CHARTS);
 		for (const tensor of tensors) {
 			if (plots.has(tensor)) continue;
 			const made = chart(tensor, { shown: range, onRange: zoom, onEvidence: (near) => fill(message, near.map((mark) => p("", named(mark.label)))) });
@@ -76,12 +76,12 @@ export function comparisonView(main, ids) {
 		}
 		const width = plots.get(tensors[0])?.width;
 		await Promise.all(tensors.map(async (tensor) => {
-			const chosen = isUsual.has(tensor) ? "mean" : statistic.value;
+			const chosen = usual.includes(tensor) ? "mean" : statistic.value;
 			const answers = await Promise.all(ids.map((run) => ask("curves", { run, tensor, statistic: chosen, ...range.query, width })));
 			shown.set(tensor, answers.flatMap((curves, at) => curves.map((curve) => ({ ...curve, run: ids[at] }))));
 			draw(tensor);
 		}));
-		fill(message, tensors.length ? null : p("", "These runs saved no loss. Add a tensor to compare."));
+		fill(message, all.length > MOST_CHARTS ? p("", `${all.length - MOST_CHARTS} more are not shown.`) : all.length ? null : p("", "These runs saved no loss. Add a tensor."));
 	});
 
 	async function showDifferences() {
@@ -99,7 +99,7 @@ export function comparisonView(main, ids) {
 			if (!main.isConnected) return;
 			document.title = `${ids.length} runs \u2013 Stepwatch`;
 			fill(statistic, runs[0].statistics.map((name) => element("option", { selected: name === "l2" }, name)));
-			fill(main, backLink(), element("h1", {}, `${ids.length} runs`), ul("plain-list compared", ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, label("Statistic ", statistic)), place, h2("First different number"), firsts, h2("What differs"), table);
+			fill(main, backLink(), h1(`${ids.length} runs`), ul("plain-list compared", ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, label("Statistic ", statistic)), place, h2("First different number"), firsts, h2("What differs"), table);
 			await refresh();
 			showDifferences().catch((error) => fill(firsts, li("", problem(error.message))));
 		},

@@ -25,7 +25,7 @@ export const [div, li, p, span, ul] = ["div", "li", "p", "span", "ul"].map(class
 
 const plain = (tag) => (...children) => element(tag, {}, ...children);
 
-export const [h2, label, strong, td, th] = ["h2", "label", "strong", "td", "th"].map(plain);
+export const [h1, h2, label, strong, td, th] = ["h1", "h2", "label", "strong", "td", "th"].map(plain);
 
 export const button = (attributes, ...children) => element("button", { type: "button", ...attributes }, ...children);
 

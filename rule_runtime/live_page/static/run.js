@@ -1,7 +1,7 @@
 // Shows one run: diagnosis, charts, maps of layers, search, environment.
 import { chart } from "./chart.js";
 import { controls, ShownRange, styled } from "./controls.js";
-import { ask, backLink, button, div, element, facts, fill, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
+import { ask, backLink, button, div, element, facts, fill, h1, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
 import { heatMap } from "./heatmap.js";
 import { histogram } from "./histogram.js";
 
@@ -196,7 +196,7 @@ export function runView(main, id) {
 			if (!main.isConnected) return;
 			document.title = `${id} \u2013 Stepwatch`;
 			fill(statistic, details.statistics.map((name) => element("option", { selected: name === layers.statistic }, name)));
-			fill(main, backLink(), element("h1", {}, named(id === "." ? details.path.split("/").filter(Boolean).at(-1) : id)), p("path", named(details.path)), message, head, settings.box, ranks, charts.losses.box, charts.metrics.box, charts.scalars.box, mapPart, layerPart, charts.system.box, rest, dialog);
+			fill(main, backLink(), h1(named(id === "." ? details.path.split("/").filter(Boolean).at(-1) : id)), p("path", named(details.path)), message, head, settings.box, ranks, charts.losses.box, charts.metrics.box, charts.scalars.box, mapPart, layerPart, charts.system.box, rest, dialog);
 			for (const name of Object.keys(charts)) charts[name].box.hidden = true;
 			addEventListener("resize", later(redraw, SEARCH_PAUSE), closing);
 			matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw, closing);

@@ -1,5 +1,5 @@
 // The table of runs: search, filter, sort, and the choice of runs to compare.
-import { ask, button, div, durationText, element, fill, isMissing, named, numberText, oneAtATime, p, problem, searchBox, span, th } from "./dom.js";
+import { ask, button, div, durationText, element, fill, h1, isMissing, named, numberText, oneAtATime, p, problem, searchBox, span, th } from "./dom.js";
 
 const FIRST_ROWS = 200; // more rows are drawn on request: a table of thousands is slow
 const MOST_COMPARED = 6;
@@ -162,7 +162,7 @@ export function runsView(main, mayOpen) {
 			const ids = new Set(answer.rows.map((row) => row.id));
 			for (const id of kept.ticked) if (!ids.has(id)) kept.ticked.delete(id);
 			document.title = "Runs \u2013 Stepwatch";
-			fill(main, element("h1", {}, "Runs"), p("path", named(answer.root)),
+			fill(main, h1("Runs"), p("path", named(answer.root)),
 				div("bar", search, filter, sorter, start), count, message,
 				div("scroll", element("table", { class: "runs" }, element("thead", {}, head), body)), more);
 			draw();

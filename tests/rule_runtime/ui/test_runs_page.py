@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import open_store
@@ -260,6 +260,33 @@ def test_every_finding_is_shown_and_errors_are_no_verdict(browser: Browser, tmp_
         expect(page.locator(".card")).to_contain_text("Bare: details of Bare")
         page.get_by_role("button", name="Custom at step 1: a is large").click()
         expect(page.locator("dialog")).to_contain_text("Infinity")
+        watched.check()
+
+
+def test_a_slow_view_and_a_live_update_disturb_nothing(browser: Browser, tmp_path: Path) -> None:
+    builder = write_run(tmp_path / "a", [1.0, 2.0, 3.0, 4.0])
+    write_run(tmp_path / "b", [1.0])
+    with served(tmp_path) as (_, port), watched_page(browser, width=1280) as watched:
+        page = watched.page
+        late: list[Route] = []
+        page.route("**/api/run?run=b", lambda route: late.append(route))  # noqa: PLW0108 - not built in
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=b")
+        page.wait_for_function("location.hash.endsWith('b')")
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
+        plot = page.locator(".chart-box:visible .u-over")
+        place = plot.bounding_box(timeout=20_000)
+        assert place is not None
+        expect(page.locator("h1")).to_have_text("a")
+        late[0].continue_()
+        page.mouse.move(place["x"] + place["width"] / 4, place["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 50)
+        builder.step(4, {"Loss_output_0": np.float32(5)})
+        expect(page.locator(".pills")).to_contain_text("5 steps saved", timeout=20_000)
+        page.mouse.move(place["x"] + place["width"] * 0.9, place["y"] + 50)
+        page.mouse.up()
+        expect(page.locator(".range-text")).to_have_text(re.compile("Steps 1 to [34]"))
+        assert page.locator("h1").inner_text() == "a"
         watched.check()
 
 
