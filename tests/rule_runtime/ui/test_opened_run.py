@@ -195,3 +195,24 @@ def test_bytes_of_a_curve_depend_on_the_width_not_on_the_steps() -> None:
         sizes[width] = len(json.dumps(found))
     assert sizes[200] < 200 * 40
     assert sizes[50] < sizes[100] < sizes[200]
+
+
+def test_a_problem_of_rules_stays_until_a_later_read_solves_it() -> None:
+    builder = builder_in(MemoryStore())
+    builder.step(0, {"loss": np.float32(1)})
+    problems = ["there is no such rule"]
+
+    def rules(_: Any) -> list[Any]:
+        if problems:
+            raise ValueError(problems[0])
+        return []
+
+    now = [0.0]
+    run = OpenedRun(builder.store, rules, clock=lambda: now[0])
+    shown = []
+    for now[0] in (0.0, 1.0, 2.5, 3.0, 5.0):
+        if now[0] == 3.0:
+            problems.clear()
+        run.refresh()
+        shown.append(run.problem)
+    assert shown == ["there is no such rule"] * 4 + [""]
