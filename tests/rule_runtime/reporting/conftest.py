@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
-from tests.rule_runtime.browser import opened_browser
 from tests.rule_runtime.reporting.sick_run import write_sick_trial
 
 
@@ -15,9 +12,3 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("jobs") / "mnist-7" / "debug-output"
     write_sick_trial(root)
     return root
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with opened_browser() as browser:
-        yield browser
