@@ -171,12 +171,12 @@ class EvaluateRuleService:
             return None
         if messages.is_limited:
             budget = budget.at_most(MAX_BATCH_S)
-        failure = self._look_at(root_uri, messages, budget)
+        failure = self._evaluate_job(root_uri, messages, budget)
         is_late = isinstance(failure, OutOfTimeError)
         self.limits.report(root_uri, has_failed=failure is not None and not is_late)
         return failure
 
-    def _look_at(
+    def _evaluate_job(
         self, root_uri: str, messages: _JobMessages, budget: TimeBudget
     ) -> Exception | None:
         try:

@@ -25,7 +25,7 @@ from rule_runtime.live_page.run_files import (
     read_environment,
     system_curves,
 )
-from rule_runtime.live_page.run_summary import is_judged, session_and_run, state_of
+from rule_runtime.live_page.run_summary import has_verdict, session_and_run, state_of
 from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.job_verdicts import JobVerdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios, weight_norms
@@ -103,7 +103,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "curves": {kind: names[:_MAX_CURVES] for kind, names in named.items()},
             "num_tensors": len(_names(run)),
             "diagnosis": _diagnosis(found),
-            "is_judged": is_judged(run.verdicts),
+            "is_judged": has_verdict(run.verdicts),
             "verdicts": [_verdict(each) for each in run.verdicts],
             "environment": read_environment([*stores, run.store]),
             "console": console_output(stores[0] if stores else run.store),

@@ -28,7 +28,7 @@ from rule_runtime.trial.step_index import iter_step_files, list_index_files
 if TYPE_CHECKING:
     from rule_runtime.live_page.catalogue import Place
 
-__all__ = ["arguments_of", "is_judged", "run_summary", "session_and_run", "state_of"]
+__all__ = ["arguments_of", "has_verdict", "run_summary", "session_and_run", "state_of"]
 
 _MOST_FILES: Final = 200
 _MOST_BYTES: Final = 8 << 20
@@ -125,10 +125,10 @@ def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
     diagnosis = diagnose(symptoms_of({each.name: each.evidence for each in found}))
     names = [each.name for each in found]
     headline = ", ".join(names) if diagnosis is None else diagnosis.headline
-    return {"findings": names, "diagnosis": headline, "is_judged": is_judged(verdicts)}
+    return {"findings": names, "diagnosis": headline, "is_judged": has_verdict(verdicts)}
 
 
-def is_judged(verdicts: Sequence[JobVerdict]) -> bool:
+def has_verdict(verdicts: Sequence[JobVerdict]) -> bool:
     """Return whether a rule decided: errors, and rules under way, say nothing about a run."""
     decided = {RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND}
     return any(each.status in decided for each in verdicts)
