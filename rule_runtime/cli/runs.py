@@ -134,15 +134,16 @@ def _summaries(folder: Path) -> Iterator[_Summary]:
 
 
 def _summary(path: str, session: SessionFile, stored: list[StoredRun]) -> _Summary:
-    from rule_runtime.reporting.job_verdicts import stored_verdicts  # noqa: PLC0415 - loads numpy
+    from rule_runtime.reporting.job_verdicts import has_verdict, stored_verdicts  # noqa: PLC0415 - loads numpy
     from rule_runtime.trial.run_files import current_run  # noqa: PLC0415 - as above
 
     findings: dict[str, None] = {}
     is_judged = False
     for run in stored:
         store = open_store(run.path)
-        for verdict in stored_verdicts(store.uri, current_run(store)):
-            is_judged |= not verdict.is_not_judged
+        verdicts = stored_verdicts(store.uri, current_run(store))
+        is_judged |= has_verdict(verdicts)
+        for verdict in verdicts:
             if verdict.status is RuleStatus.ISSUES_FOUND:
                 findings[verdict.name] = None
     losses = (_last_loss(run.path) for run in reversed(stored))

@@ -25,9 +25,9 @@ from rule_runtime.live_page.run_files import (
     read_environment,
     system_curves,
 )
-from rule_runtime.live_page.run_summary import has_verdict, session_and_run, state_of
+from rule_runtime.live_page.run_summary import session_and_run, state_of
 from rule_runtime.reporting.heat_map import HeatMap
-from rule_runtime.reporting.job_verdicts import JobVerdict
+from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios, weight_norms
 from rule_runtime.reporting.pixel_columns import Points, pixel_columns
 from rule_runtime.reporting.run_history import StepNorms

@@ -18,7 +18,7 @@ from hook_layer.storage.base import Store, open_store
 from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.live_page.run_files import read_environment
-from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts
+from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict, stored_verdicts
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.run_files import read_end_marker
@@ -28,7 +28,7 @@ from rule_runtime.trial.step_index import iter_step_files, list_index_files
 if TYPE_CHECKING:
     from rule_runtime.live_page.catalogue import Place
 
-__all__ = ["arguments_of", "has_verdict", "run_summary", "session_and_run", "state_of"]
+__all__ = ["arguments_of", "run_summary", "session_and_run", "state_of"]
 
 _MOST_FILES: Final = 200
 _MOST_BYTES: Final = 8 << 20
@@ -126,12 +126,6 @@ def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
     names = [each.name for each in found]
     headline = ", ".join(names) if diagnosis is None else diagnosis.headline
     return {"findings": names, "diagnosis": headline, "is_judged": has_verdict(verdicts)}
-
-
-def has_verdict(verdicts: Sequence[JobVerdict]) -> bool:
-    """Return whether a rule decided: errors, and rules under way, say nothing about a run."""
-    decided = {RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND}
-    return any(each.status in decided for each in verdicts)
 
 
 def _losses(store: Store, run: str | None) -> dict[str, Any]:

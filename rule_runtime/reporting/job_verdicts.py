@@ -34,7 +34,7 @@ from rule_runtime.engine.result_file import (
 from rule_runtime.engine.rule import Rule, snake_case
 from rule_runtime.engine.state import EvaluationState
 
-__all__ = ["JobVerdict", "Verdicts", "stored_verdicts", "verdicts_of"]
+__all__ = ["JobVerdict", "Verdicts", "has_verdict", "stored_verdicts", "verdicts_of"]
 
 Verdicts: TypeAlias = (
     "Mapping[str, EvaluationState] | Iterable[JobVerdict] | Iterable[Mapping[str, Any]]"
@@ -131,6 +131,12 @@ class JobVerdict:
             "NeedsMore": self.needs_more,
             "Evidence": None if self.evidence is None else self.evidence.to_json(),
         }
+
+
+def has_verdict(verdicts: Iterable[JobVerdict]) -> bool:
+    """Return whether a rule decided: errors, and rules under way, say nothing about a run."""
+    decided = {RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND}
+    return any(each.status in decided for each in verdicts)
 
 
 def verdicts_of(given: Verdicts) -> list[JobVerdict]:
