@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")  # its event loop would fail other tests of the process
 def browser() -> Iterator[Browser]:
-    from tests.rule_runtime.browser import opened_browser  # noqa: PLC0415 - not everywhere
+    from tests.rule_runtime.browser import opened_browser
 
     with opened_browser() as browser:
         yield browser
