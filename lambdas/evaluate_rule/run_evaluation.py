@@ -382,15 +382,15 @@ class RunEvaluation:
                 changes[error.rule] = stored, given_up(state, str(error))
 
     def _announce(self, run: RunFiles, group: StoredGroup) -> StoredGroup:
-        told: list[str] = []
+        announced: list[str] = []
         try:
             for rule, stored in group.states.items():
                 if not stored.state.is_announced:
                     self._announce_one(run, stored)
-                    told.append(rule)
+                    announced.append(rule)
         finally:
-            if told:
-                group = self.states.mark_announced(group, told)
+            if announced:
+                group = self.states.mark_announced(group, announced)
         return group
 
     def _announce_one(self, run: RunFiles, stored: StoredState) -> None:

@@ -247,10 +247,10 @@ class StateGroups:
 
     def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:
         """Record announced transitions; what other evaluators wrote meanwhile stays."""
-        told = {rule: group.states[rule].state.transition for rule in rules}
+        announced = {rule: group.states[rule].state.transition for rule in rules}
         for _ in range(_MAX_ATTEMPTS):
             states = {
-                rule: _with_announced(stored, told.get(rule, 0))
+                rule: _with_announced(stored, announced.get(rule, 0))
                 for rule, stored in group.states.items()
             }
             if states == group.states:

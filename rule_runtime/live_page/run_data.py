@@ -38,7 +38,7 @@ from rule_runtime.trial.stop_request import read_stop_request
 __all__ = ["Range", "curves", "details", "heat_map_of", "histogram", "search", "system"]
 
 _MAX_CURVES: Final = 64
-"""Curves of a chart that are answered; more are not told apart."""
+"""Curves of a chart that are answered; more cannot be distinguished."""
 _MAX_COLUMNS: Final = 4096
 _MAX_FOUND: Final = 50
 """Tensors that a search answers."""
