@@ -85,7 +85,7 @@ def test_rules_of_layers_and_losses_decide_and_pass(
     deciding = ("MissingActivation", "PoorWeightInitialization", "WorseThanGuessing")
     if layers is classifier:
         reason = run["SaturatedActivation"].counts.last_reason
-        assert "applies tanh inside, so that only its output is known" in reason
+        assert "only the output of the layer dense_1 was saved, which applies tanh inside" in reason
     undecided = [name for name in deciding if not run[name].counts.evaluated]
     assert not {name: run[name].counts.last_reason for name in undecided}
 
