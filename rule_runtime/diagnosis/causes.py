@@ -99,7 +99,7 @@ CAUSES: Final = (
     Cause(
         "labels_of_one_class",
         "All labels are of one class",
-        ("LabelDegenerate.distinct_labels",),
+        ("LabelDegenerate.distinct_labels", "ClassImbalance.only_class"),
         (
             *("ClassImbalance", "SuspiciouslyGood", "IneffectiveSteps.without_split"),
             *(*_NOT_LEARNING, *_GENERALISATION),

@@ -109,7 +109,7 @@ class ClassImbalance(Rule):
             findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
-        labels, worst = max(findings, key=lambda of: (of[1].measure == "imbalance", of[1].value))
+        labels, worst = max(findings, key=lambda of: (of[1].measure != "misprediction", of[1].value))
         rows = step.tensors()
         row = rows.pairs.index((labels.name, labels.worker))
         measured = (worst.measure, worst.value, worst.threshold)
@@ -126,7 +126,7 @@ class ClassImbalance(Rule):
         if len(tally.classes) == 1:
             message = f"class {tally.classes[most]} has {counts[most]} labels, and "
             message += f"none of the other {of.num_classes - 1} classes has any"
-            return Finding(math.inf, limit, message, "imbalance") if of.num_classes > 1 else None
+            return Finding(math.inf, limit, message, "only_class") if of.num_classes > 1 else None
         may_be_rare = counts < (_ENOUGH if self.unlike_validation else math.inf)
         if validation is not None:
             may_be_rare = tally.rarer_than(validation)

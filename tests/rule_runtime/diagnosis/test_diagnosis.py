@@ -85,6 +85,7 @@ def test_the_table_knows_each_rule() -> None:
         (("NonFinite.nan",), "not_finite"),
         (("LossSpike",), "loss_spikes"),
         (("GeneralisationGap.gap_percent", "ClassImbalance"), "rare_classes"),
+        (("ClassImbalance.only_class",), "labels_of_one_class"),
         (("GeneralisationGap.gap_percent",), "overfitting"),
         (
             ("GeneralisationGap.best_validation_percent", "PlateauedLoss"),
