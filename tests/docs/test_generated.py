@@ -10,7 +10,13 @@ import pytest
 
 from tests.docs.page_blocks import DOCS, ROOT
 from tests.tables import table
-from tools import cause_table, command_documentation, event_table, settings_documentation
+from tools import (
+    cause_table,
+    command_documentation,
+    event_table,
+    settings_documentation,
+    statement_table,
+)
 from tools.generated_text import replaced
 
 
@@ -31,6 +37,7 @@ SETTINGS_MARKS = (settings_documentation.BEGIN, settings_documentation.END)
         ),
         "causes": (cause_table, cause_table.MARKS, "| The learning rate is too high |"),
         "events": (event_table, event_table.MARKS, "| event | when |"),
+        "statements": (statement_table, statement_table.MARKS, "`sagemaker:StopTrainingJob`"),
         "settings": (settings_documentation, SETTINGS_MARKS, "`stepwatch:rules`"),
     },
 )
@@ -53,6 +60,16 @@ def test_a_stale_page_is_found_and_written_anew(
     assert expected in text
     assert "of last year" not in text
     assert tool.main(["--check"]) == 0
+
+
+def test_a_statement_about_a_resource_without_words_is_refused() -> None:
+    statement = {"Effect": "Allow", "Action": "s3:*", "Resource": {"Ref": "NewBucket0A1B2C3D"}}
+    role = {
+        "Type": "AWS::IAM::Policy",
+        "Properties": {"PolicyDocument": {"Statement": [statement]}},
+    }
+    with pytest.raises(ValueError, match="NewBucket0A1B2C3D is in a statement: add its words"):
+        statement_table.statements({"Resources": {"SweepSweeperRolePolicy0A1B2C3D": role}})
 
 
 def test_a_page_without_marks_is_refused() -> None:

@@ -61,18 +61,3 @@ def as_list(value: Any) -> list[Any]:
 def arn(name: str) -> dict[str, Any]:
     """Return the reference to a resource's ARN."""
     return {"Fn::GetAtt": [name, "Arn"]}
-
-
-def text_of(value: Any) -> str:
-    """Return a value with its references by name: `${Bucket.Arn}/*`."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return ",".join(text_of(part) for part in value)
-    ((kind, inside),) = value.items()
-    if kind == "Ref":
-        return f"${{{inside}}}"
-    if kind == "Fn::GetAtt":
-        return f"${{{'.'.join(inside)}}}"
-    assert kind == "Fn::Join"
-    return str(inside[0]).join(text_of(part) for part in inside[1])

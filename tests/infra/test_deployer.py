@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.queries import text_of
+from tools.statement_table import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIXES = {"EventSchemas": "schemas"}

@@ -19,10 +19,10 @@ from tests.infra.queries import (
     only,
     resources,
     statements,
-    text_of,
     variables,
 )
 from tests.infra.synthesis import template_of
+from tools.statement_table import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {"JobRulesBuiltIn": JOB_RULES, "JobRulesCustom": CUSTOM_RULES}

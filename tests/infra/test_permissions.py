@@ -14,8 +14,9 @@ import pytest
 
 from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS
 from tests.infra.conftest import EVERY_RULE, FRUGAL
-from tests.infra.queries import Template, actions, as_list, resources, statements, text_of
+from tests.infra.queries import Template, actions, as_list, resources, statements
 from tests.infra.synthesis import template_of
+from tools.statement_table import text_of
 
 TABLE = "${EvaluationStateStates.Arn}"
 TENSORS = "${TensorStorageTensors.Arn}"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lambdas.contracts import environment
-from tests.infra.queries import Template, as_list, only, resources, text_of, variables
+from tests.infra.queries import Template, as_list, only, resources, variables
+from tools.statement_table import text_of
 
 KEPT_IN_PRODUCTION = (
     "AWS::DynamoDB::Table",

@@ -12,8 +12,9 @@ from infra import app as application
 from infra.config import StepwatchConfig
 from infra.constructs.trust import bucket_statement
 from tests.infra.conftest import EVERYTHING
-from tests.infra.queries import Template, as_list, only, resources, text_of
+from tests.infra.queries import Template, as_list, only, resources
 from tests.infra.synthesis import template_of
+from tools.statement_table import text_of
 
 ROLES = "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/stepwatch/${AWS::Region}/prod/*"
 OUTSIDERS = {
