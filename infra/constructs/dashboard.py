@@ -96,15 +96,13 @@ def _of_functions(
     evaluations: Mapping[str, RuleEvaluation],
     others: Mapping[str, lambda_.IFunction],
 ) -> list[cloudwatch.GraphWidget]:
-    every: dict[str, lambda_.IFunction] = {
-        rule: found.evaluator.function for rule, found in evaluations.items()
-    }
-    every |= others
+    every: list[tuple[str, lambda_.IFunction]] = [
+        (rule, found.evaluator.function) for rule, found in evaluations.items()
+    ]
+    every += others.items()  # a rule may have the name of a function
     return [
-        _graph("Errors", [_called(name, errors(function)) for name, function in every.items()]),
-        _graph(
-            "Throttles", [_called(name, throttles(function)) for name, function in every.items()]
-        ),
+        _graph("Errors", [_called(name, errors(function)) for name, function in every]),
+        _graph("Throttles", [_called(name, throttles(function)) for name, function in every]),
         _graph("Stops", [own.of_stop_job(stop, "Sum") for stop in STOPS]),
     ]
 

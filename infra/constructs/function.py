@@ -40,7 +40,7 @@ class FunctionSettings:
 
     Attributes:
         handler: Dotted path of the handler.
-        name: Last part of the log group's name; by default the folder of the handler.
+        name: Name of its rule; empty for functions that belong to no rule.
         is_of_a_rule: Whether each rule has such a function. Its role holds the permissions, which
             saves a resource. Those of other functions may become too large for a role.
         wakes_itself: Whether the function sends messages to its own queue. Lambda would stop such a
@@ -54,6 +54,11 @@ class FunctionSettings:
     name: str = ""
     is_of_a_rule: bool = False
     wakes_itself: bool = False
+
+    @property
+    def log_name(self) -> str:
+        """End of the log group's name: a rule's is never that of another function."""
+        return f"rules/{self.name}" if self.name else self.handler.split(".")[1]
 
 
 class FunctionSource(Construct):
@@ -120,7 +125,7 @@ class StepwatchFunction(Construct):
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             inline_policies={"Permissions": self._inline} if self._inline else None,
         )
-        self.log_group = _log_group(self, source, settings.name or settings.handler.split(".")[1])
+        self.log_group = _log_group(self, source, settings.log_name)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
         self._allow_key(source.encryption)
         self.function = lambda_.Function(

@@ -70,8 +70,7 @@ class StepwatchStack(cdk.Stack):
         self._outputs(config)
         for construct in self.node.children:
             if isinstance(construct, Construct) and not isinstance(construct, cdk.CfnElement):
-                component = construct.node.id.removeprefix("Rule-")
-                cdk.Tags.of(construct).add(COMPONENT_TAG, component)
+                cdk.Tags.of(construct).add(COMPONENT_TAG, construct.node.id)
 
     def _add_functions(self, config: StepwatchConfig, *, with_wheels: bool) -> None:
         self.layer_folder = stage_layer(config.architecture, with_wheels=with_wheels)

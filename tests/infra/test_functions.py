@@ -140,7 +140,7 @@ def test_the_notifier_can_link_to_the_logs_of_a_rule(
 ) -> None:
     reported = variables(template, "Notify")
     groups = reported[environment.RULE_LOG_GROUPS]["Fn::Join"][1]
-    first = "/stepwatch/dev/0a1b/VanishingGradient"
+    first = "/stepwatch/dev/0a1b/rules/VanishingGradient"
     text = "".join(part if isinstance(part, str) else first for part in groups)
     parts = {rule: f"Rule{rule}" for rule in rules} | {JOB_RULES: "JobRulesBuiltIn"}
     resolved = resolve_names(json.loads(text))
@@ -148,7 +148,7 @@ def test_the_notifier_can_link_to_the_logs_of_a_rule(
     for rule, group in resolved.items():
         _, created = only(resources(template, "AWS::Logs::LogGroup"), parts[rule])
         literal = created["LogGroupName"]["Fn::Join"][1]
-        assert (literal[0], literal[-1]) == ("/stepwatch/dev/", f"/{group.rpartition('/')[2]}")
+        assert "".join([literal[0], "0a1b", literal[-1]]) == group
     topic, _ = only(resources(template, "AWS::SNS::Topic"), "Alerts")
     assert reported[environment.TOPIC_ARN] == {"Ref": topic}
 

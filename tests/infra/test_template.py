@@ -18,6 +18,8 @@ from lambdas.contracts.events import (
     tensor_object_pattern,
 )
 from tests.infra.queries import Template, only, resources, variables
+from tests.infra.synthesis import template_of
+from tools.statement_table import text_of
 
 RULE_NAMES = ("VanishingGradient", "explosion", "LossNotDecreasing")
 
@@ -178,6 +180,22 @@ def test_every_function_has_its_own_log_group_with_a_retention(template: Templat
         for function in resources(template, "AWS::Lambda::Function").values()
     ]
     assert sorted(used) == sorted(groups)
+
+
+def test_rules_called_like_parts_of_the_stack_have_names_of_their_own() -> None:
+    names = ("sweep", "stop_job", "finish_job", "notify", "Sweep", "StopJob")
+    rules = {name: {"rule_to_invoke": "NonFinite"} for name in names}
+    template = template_of({"stepwatch:rules": rules})
+    groups = resources(template, "AWS::Logs::LogGroup").values()
+    reported = [json.dumps(group["LogGroupName"]) for group in groups]
+    assert len(set(reported)) == len(reported)
+    functions = resources(template, "AWS::Lambda::Function")
+    tags = [json.dumps(function["Tags"]) for function in functions.values()]
+    assert len(set(tags)) == len(tags)
+    ((_, dashboard),) = resources(template, "AWS::CloudWatch::Dashboard").items()
+    body = text_of(dashboard["DashboardBody"])
+    (errors,) = (w for w in json.loads(body)["widgets"] if w["properties"]["title"] == "Errors")
+    assert len(errors["properties"]["metrics"]) == len(functions)
 
 
 def test_template_fits_any_account_and_region(template: Template, assembly: Path) -> None:

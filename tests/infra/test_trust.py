@@ -145,7 +145,7 @@ def test_a_bus_of_its_own_has_the_rules_that_wake_evaluators() -> None:
 
 
 def test_the_bill_can_be_split_by_deployment_and_rule(full_template: Template) -> None:
-    for part, component in {"Ruleexplosion": "explosion", "StopJob": "StopJob"}.items():
+    for part, component in {"Ruleexplosion": "Rule-explosion", "StopJob": "StopJob"}.items():
         _, function = only(resources(full_template, "AWS::Lambda::Function"), part)
         tags = {tag["Key"]: tag["Value"] for tag in function["Tags"]}
         assert tags == {"stepwatch:component": component, "stepwatch:stage": "prod"}
