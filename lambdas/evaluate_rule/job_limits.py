@@ -21,12 +21,13 @@ __all__ = ["BATCH_NOTE", "MAX_BATCH_S", "MAX_JOB_BYTES", "JobLimits"]
 BATCH_NOTE: Final = "its files came faster than allowed: steps were evaluated in batches"
 MAX_BATCH_S: Final = 1.0
 """Maximum time of a call for a job above its limit, seconds; other jobs wait no longer."""
-MAX_JOB_BYTES: Final = 64 << 20
+MAX_JOB_BYTES: Final = 256 << 20
 """Bytes of a job's index files that are evaluated as they come, in a minute: parsing them takes a
-process some five seconds."""
+process some twenty seconds."""
 _MINUTE_S: Final = 60.0
-_BURST: Final = 0.2
-"""Share of a minute's limit that may come at once; more of it would make other jobs wait."""
+_BURST: Final = 16 / 300
+"""Share of a minute's limit that may come at once: by default 16 files, a step of 16 ranks, which
+take two seconds. Other jobs wait that long when a job begins to write too much."""
 _BATCH_EVERY_S: Final = 30.0
 """Minimum interval of batches in one process, seconds; they take a thirtieth of its time."""
 _MAX_FAILURES: Final = 5

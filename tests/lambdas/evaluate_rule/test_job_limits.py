@@ -13,12 +13,13 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.job_limits import MAX_BATCH_S, JobLimits
 from lambdas.evaluate_rule.messages import TensorObject
+from lambdas.shared.settings import EvaluateRuleSettings
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.trial.step_index import iter_step_files
 from tests.lambdas.conftest import RUN, MemoryPipeline, index_bytes
 
 ROOT = "s3://tensors/noisy/"
-QUIET_P99_S = 2.0
+QUIET_P99_S = 1.0
 SECONDS = 180
 FILE_S, OTHER_S = 0.12, 0.05
 """Seconds of 29 rules for a file, and of the requests of a job, at 512 MB; see the cost model."""
@@ -30,16 +31,16 @@ def objects(count: int, size: int = 1) -> list[TensorObject]:
 
 def test_above_the_limit_one_message_in_half_a_minute_is_admitted() -> None:
     now = [0.0]
-    limits = JobLimits(100, 1000, lambda: now[0])
+    limits = JobLimits(300, 1000, lambda: now[0])
     marker = TensorObject(ROOT, END_MARKER, None)
-    assert len(limits.admit(ROOT, objects(20, 0))) == 20, "a fifth of a minute at once"
+    assert len(limits.admit(ROOT, objects(16, 0))) == 16, "a step of 16 ranks at once"
     assert not limits.is_exceeded(ROOT)
     assert len(limits.admit(ROOT, objects(10))) == 1, "the first batch"
     assert limits.admit(ROOT, [*objects(10), marker]) == [marker]
     assert limits.is_exceeded(ROOT)
     assert len(limits.admit("s3://tensors/quiet/", objects(10))) == 10
     now[0] = 29.0
-    assert len(limits.admit(ROOT, objects(18, 0))) == 18, "which it has saved up again"
+    assert len(limits.admit(ROOT, objects(16, 0))) == 16, "which it has saved up again"
     assert len(limits.admit(ROOT, objects(18))) == 0
     now[0] = 46.0
     assert [found.size for found in limits.admit(ROOT, objects(2, 600))] == [600]
@@ -126,7 +127,8 @@ def p99_of_quiet_jobs(max_files: int) -> float:
 
 
 def test_quiet_jobs_do_not_wait_for_a_noisy_one() -> None:
-    without, limited = p99_of_quiet_jobs(1 << 30), p99_of_quiet_jobs(100)
+    without = p99_of_quiet_jobs(1 << 30)
+    limited = p99_of_quiet_jobs(EvaluateRuleSettings.job_files_per_minute)
     print(f"p99 of quiet jobs: {without:.1f} s without a limit, {limited:.1f} s with it")
     assert without > 10 * QUIET_P99_S
     assert limited < QUIET_P99_S
