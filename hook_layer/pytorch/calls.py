@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from hook_layer.capture.watched_functions import Watched
 from hook_layer.core.state import HookState
 from hook_layer.process.tracebacks import hide_frame
 from hook_layer.pytorch import own_hooks
@@ -40,7 +40,6 @@ __all__ = [
     "ModuleCall",
     "ModuleCallback",
     "ModuleHooks",
-    "OptimizerCall",
     "WatchedSteps",
     "drop_calls",
     "prepare_scripting",
@@ -162,99 +161,6 @@ def _note_compilation(key: str) -> bool:
     return True
 
 
-class WatchedSteps:
-    """Calls methods when any optimizer begins, or has ended, a step.
-
-    It registers one hook with torch for all methods. torch iterates over its hooks while other
-    threads may add or remove some.
-
-    Args:
-        register: The function of torch that registers a hook for all optimizers.
-    """
-
-    def __init__(self, register: Callable[..., Any]) -> None:
-        self._register = register
-        self._lock = threading.RLock()
-        self._calls: tuple[OptimizerCall, ...] = ()
-        self._handle: Any = None
-
-    def listen(self, method: Callable[[Optimizer, bool], None]) -> OptimizerCall:
-        """Call a method with each optimizer, and whether its step was given a closure.
-
-        Args:
-            method: Its owner is referenced weakly.
-
-        Returns:
-            A handle, which can be removed.
-        """
-        call = OptimizerCall(self, method)
-        skip_compilation(WatchedSteps.__call__)
-        with self._lock:
-            self._calls = (*self._calls, call)
-            if self._handle is None:
-                self._handle = own_hooks.register(self._register, self)
-        return call
-
-    def forget(self, call: OptimizerCall | None = None) -> None:
-        """Forget a method, and those whose owners were deleted; the last one removes the hook."""
-        with self._lock:
-            calls = (each for each in self._calls if each is not call and not each.is_dead)
-            self._calls = tuple(calls)
-            if not self._calls and self._handle is not None:
-                self._handle.remove()
-                self._handle = None
-
-    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Run as a torch step hook; change nothing."""
-        closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        has_closure, compiles = callable(closure), _compiler() is not None
-        for call in self._calls:
-            owner = call.callback.owner()
-            if compiles:
-                call.run_uncompiled(optimizer, has_closure)
-            elif owner is not None:
-                call.callback.function(owner, optimizer, has_closure)
-
-
-class OptimizerCall:
-    """A method that is called at steps of all optimizers.
-
-    It breaks the graph of a compiled optimizer step, as torch itself does there.
-
-    Args:
-        steps: The steps at which it is called.
-        callback: The method. It gets the optimizer, and whether its step got a closure that
-            computes the loss. Its owner is referenced weakly.
-
-    Attributes:
-        callback: The method.
-        run_uncompiled: Calls the method while something compiles, if its owner still exists.
-    """
-
-    def __init__(self, steps: WatchedSteps, callback: Callable[[Optimizer, bool], None]) -> None:
-        self._steps = steps
-        self.callback = WeakMethod(callback)
-        self.run_uncompiled = uncompiled(self._run)
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether the method's owner was deleted."""
-        return self.callback() is None
-
-    def remove(self) -> None:
-        """Stop calling the method."""
-        self._steps.forget(self)
-
-    def _run(self, optimizer: Optimizer, has_closure: bool) -> None:
-        method = self.callback()
-        if method is not None:
-            method(optimizer, has_closure)
-
-
-STEP_BEGINS: Final = WatchedSteps(register_optimizer_step_pre_hook)
-STEP_ENDED: Final = WatchedSteps(register_optimizer_step_post_hook)
-
-
 @cache
 def prepare_scripting() -> None:
     """Hide Stepwatch's hooks from `torch.jit.script`, from now on."""
@@ -325,6 +231,56 @@ def uncompiled(function: Callable[_P, None]) -> Callable[_P, None]:
 
     skip_compilation(call)
     return call
+
+
+class WatchedSteps(Watched):
+    """Calls methods when any optimizer begins, or has ended, a step.
+
+    They get the optimizer, and whether its step was given a closure. One hook is registered with
+    torch for all of them, because torch iterates over its hooks while other threads may add or
+    remove some. It breaks the graph of a compiled optimizer step, as torch itself does there.
+
+    Args:
+        register: The function of torch that registers a hook for all optimizers.
+    """
+
+    def __init__(self, register: Callable[..., Any]) -> None:
+        super().__init__()
+        self._register = register
+        self._handle: Any = None
+        self._run_uncompiled = uncompiled(_run)
+
+    def _wrap(self) -> None:
+        skip_compilation(WatchedSteps.__call__)
+        self._handle = own_hooks.register(self._register, self)
+
+    def _unwrap(self) -> None:
+        self._handle.remove()
+
+    def forget_deleted(self) -> None:
+        """Forget the methods whose owners were deleted."""
+        for listening in self._listeners:
+            if listening.method() is None:
+                listening.remove()
+
+    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run as a torch step hook; change nothing."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        has_closure, compiles = callable(closure), _compiler() is not None
+        for listening in self._listeners:
+            owner, function = listening.method.owner(), listening.method.function
+            if owner is not None and compiles:
+                self._run_uncompiled(function, owner, optimizer, has_closure)
+            elif owner is not None:
+                function(owner, optimizer, has_closure)
+
+
+def _run(function: Callable[..., None], *arguments: object) -> None:
+    function(*arguments)
+
+
+STEP_BEGINS: Final = WatchedSteps(register_optimizer_step_pre_hook)
+STEP_ENDED: Final = WatchedSteps(register_optimizer_step_post_hook)
 
 
 # It runs while the graph is built, not in the graph, where `is_exporting` of torch 2.11 is True.

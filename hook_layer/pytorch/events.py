@@ -577,6 +577,6 @@ def _watch_alone(loop: TorchEvents, module: nn.Module) -> None:
     _loops.add(loop)
     # Also remove calls of deleted hooks, so that garbage collection cannot change a running pass.
     drop_calls(module, None)
-    STEP_BEGINS.forget()
-    STEP_ENDED.forget()
+    STEP_BEGINS.forget_deleted()
+    STEP_ENDED.forget_deleted()
     ProcessEnd.finish_left()
