@@ -19,24 +19,8 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.configuration.collections import OPTIMIZER_STEPS, CollectionKeys
+from hook_layer.core import events
 from hook_layer.core.earlier_hooks import IDLE_STEPS
-from hook_layer.core.events import (
-    BackwardBegins,
-    BackwardEnds,
-    FirstPassBegins,
-    HookCloses,
-    ListeningChanges,
-    ModelCompiles,
-    ModelsChange,
-    ModelsRelease,
-    OptimizerBegins,
-    PassBegins,
-    PassEnds,
-    SavingPauses,
-    StepBegins,
-    StepEnds,
-    StepRestarts,
-)
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.format.modes import WITHOUT_TRAINING
@@ -101,16 +85,16 @@ class TorchEvents(Part):
         self._is_watching = False  # whether a saved step has set listeners and hooks
         self._has_warned_of_fork = self._has_warned_of_unseen_steps = False
         self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self.events.subscribe(StepEnds, self._capture_counts, "optimizer steps")
-        self.events.subscribe(StepEnds, self._end_step, "steps")
+        self.events.subscribe(events.StepEnds, self._capture_counts, "optimizer steps")
+        self.events.subscribe(events.StepEnds, self._end_step, "steps")
         # A closed hook may stay alive, e.g. in `get_hook`, but must release models and optimizers.
-        self.events.subscribe(HookCloses, self._on_close, "close")
+        self.events.subscribe(events.HookCloses, self.forget_models, "close")
 
     # Models --------------------------------------------------------------------------------------
 
     def watch_model(self, model: nn.Module, on_pass: ModuleCallback | None = None) -> None:
         """Follow a registered model; call `on_pass`, by default `on_forward`, before its passes."""
-        self.events.emit(ModelsChange())
+        self.events.emit(events.ModelsChange())
         self._has_new_models = True
         self._is_ours.clear()
         _watch_alone(self, model)
@@ -133,7 +117,7 @@ class TorchEvents(Part):
         """Capture the output of a registered loss module."""
         _watch_alone(self, loss)
         if self._listening:
-            self.events.emit(ListeningChanges(is_on=True))
+            self.events.emit(events.ListeningChanges(is_on=True))
 
     def release(self, module: nn.Module) -> None:
         """Release a model or loss that a newer hook watches; close without any model left."""
@@ -197,12 +181,9 @@ class TorchEvents(Part):
         self._recorder.end_step()
         self.forget_models()
 
-    def _on_close(self, _: HookCloses) -> None:
-        self.forget_models()
-
-    def forget_models(self) -> None:
+    def forget_models(self, _: events.HookCloses | None = None) -> None:
         """Forget all models and losses, and the state of their steps."""
-        self.events.emit(ModelsRelease(is_final=True))
+        self.events.emit(events.ModelsRelease(is_final=True))
         self._pass_end.stop()
         self._stop_listening()
         self._is_watching = False
@@ -215,7 +196,7 @@ class TorchEvents(Part):
     def _release_models(self) -> None:
         """Release all models; a later call of one begins a step, and watches it as before."""
         self._pause_saving()
-        self.events.emit(ModelsRelease(is_final=False))
+        self.events.emit(events.ModelsRelease(is_final=False))
 
     # Forward passes ------------------------------------------------------------------------------
 
@@ -260,13 +241,13 @@ class TorchEvents(Part):
         if self._has_new_models:
             self._has_new_models = False
             self._is_watching = True
-            self.events.emit(FirstPassBegins())
+            self.events.emit(events.FirstPassBegins())
         elif not self._collector.due and (self._is_watching or self._listening):
             self._pause_saving()
         if self._collector.due:
             self._is_watching = True
             self._listen(is_on=True)
-            self.events.emit(PassBegins(model))
+            self.events.emit(events.PassBegins(model))
             if self.follows_outputs or not self._loop.has_compiled:
                 self._pass_end.watch_only({model})
 
@@ -274,7 +255,7 @@ class TorchEvents(Part):
         """Remove the listeners and hooks of a saved step."""
         self._is_watching = False
         self._listen(is_on=False)
-        self.events.emit(SavingPauses())
+        self.events.emit(events.SavingPauses())
         self._pass_end.watch_only(frozenset())
 
     def _ignores_pass(self, model: nn.Module) -> bool:
@@ -291,12 +272,12 @@ class TorchEvents(Part):
             return
         if outputs is not None:  # torch also calls the hooks of a pass that raised
             self._pass_end.watch_only(frozenset())
-        self.events.emit(PassEnds(model, inputs, outputs))
+        self.events.emit(events.PassEnds(model, inputs, outputs))
 
     @guarded("modules")
     def _on_compile(self, _: nn.Module) -> None:
         self._loop.has_compiled = True
-        self.events.emit(ModelCompiles())
+        self.events.emit(events.ModelCompiles())
         if self.follows_outputs:
             self._pass_end.keep(set(self._registered.models))
 
@@ -304,7 +285,7 @@ class TorchEvents(Part):
     def _listen(self, *, is_on: bool) -> None:
         """Start or stop listening to losses and backward passes."""
         if is_on or self._listening:
-            self.events.emit(ListeningChanges(is_on))
+            self.events.emit(events.ListeningChanges(is_on))
         if not is_on:
             self._stop_listening()
         elif not self._listening:
@@ -334,7 +315,7 @@ class TorchEvents(Part):
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
-        self._stop_listener.is_training_step = self._loop.modes.is_training
+        self._stop_listener.is_training_step = self._loop.modes.steps.is_training
         hook = self._hook()
         if hook is not None:
             hook.begin_step()
@@ -356,19 +337,19 @@ class TorchEvents(Part):
         self._loop.counts.recording_begins()
         self._loop.norms.begin_step()
         self._loop.size.begin_step()
-        self.events.emit(StepBegins(optimizer))
+        self.events.emit(events.StepBegins(optimizer))
 
     @guarded("steps")
     def _begin_anew(self) -> None:
         """Release the captured tensors of this step."""
         self._recorder.release()
-        self.events.emit(StepRestarts())
+        self.events.emit(events.StepRestarts())
         self._begin_capture()
 
-    def _end_step(self, _: StepEnds) -> None:
+    def _end_step(self, _: events.StepEnds) -> None:
         self._loop.modes.steps.step_ends()
 
-    def _capture_counts(self, _: StepEnds) -> None:
+    def _capture_counts(self, _: events.StepEnds) -> None:
         record, modes = self._recorder.record, self._loop.modes
         is_due = OPTIMIZER_STEPS in self._collector.due_key
         if record is None or not is_due or modes.is_evaluating:
@@ -386,7 +367,7 @@ class TorchEvents(Part):
             return
         self._loop.gradients.backward_begins()
         self._loop.counts.backward_begins(is_recorded=self._recorder.record is not None)
-        self.events.emit(BackwardBegins(args))
+        self.events.emit(events.BackwardBegins(args))
         if not self._awaits_backward():
             # The interpreter is idle from here on, so the writer can run undisturbed.
             self._recorder.step_is_captured()
@@ -412,7 +393,7 @@ class TorchEvents(Part):
             return
         if self._has_optimizer:  # the optimizer's step follows
             self._recorder.step_continues()
-        self.events.emit(BackwardEnds())
+        self.events.emit(events.BackwardEnds())
         if self._has_optimizer or self._loop.modes.steps.by_optimizer:
             return
         if gradients.all_announced:
@@ -457,7 +438,7 @@ class TorchEvents(Part):
         if self._collector.due:
             if OPTIMIZER_STEPS in self._collector.due_key:
                 self._loop.norms.step_begins(optimizer, self._loop.counts.scale_of(optimizer))
-            self.events.emit(OptimizerBegins(optimizer, has_closure))
+            self.events.emit(events.OptimizerBegins(optimizer, has_closure))
 
     @guarded("steps")
     def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:

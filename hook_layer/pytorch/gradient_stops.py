@@ -18,15 +18,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
-from hook_layer.core.events import (
-    BackwardBegins,
-    ModelsRelease,
-    OptimizerBegins,
-    PassBegins,
-    PassEnds,
-    SavingPauses,
-    StepEnds,
-)
+from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.pytorch import function_mode
@@ -93,33 +85,33 @@ class GradientStops(Part):
         self._used: set[_Stop] = set()  # by losses
         self._derived: dict[int, tuple[ReferenceType[Tensor], frozenset[_Stop]]] = {}
         subscribe = self.events.subscribe
-        subscribe(PassBegins, self._on_pass_begins, _PART)
-        subscribe(PassEnds, self._on_pass_ends, _PART)
-        subscribe(BackwardBegins, self._on_backward_begins, _PART)
-        subscribe(OptimizerBegins, self._on_optimizer_begins, _PART)
-        subscribe(StepEnds, self._on_step_ends, _PART)
-        subscribe(SavingPauses, self._on_saving_pauses, _PART)
-        subscribe(ModelsRelease, self._on_release, _PART)
+        subscribe(events.PassBegins, self._on_pass_begins, _PART)
+        subscribe(events.PassEnds, self._on_pass_ends, _PART)
+        subscribe(events.BackwardBegins, self._on_backward_begins, _PART)
+        subscribe(events.OptimizerBegins, self._on_optimizer_begins, _PART)
+        subscribe(events.StepEnds, self._on_step_ends, _PART)
+        subscribe(events.SavingPauses, self._on_saving_pauses, _PART)
+        subscribe(events.ModelsRelease, self._on_release, _PART)
 
     # Events --------------------------------------------------------------------------------------
 
-    def _on_pass_begins(self, event: PassBegins) -> None:
-        is_over = self._num_steps >= _MAX_STEPS or not self._loop.modes.is_training
+    def _on_pass_begins(self, event: events.PassBegins) -> None:
+        is_over = self._num_steps >= _MAX_STEPS or not self._loop.modes.steps.is_training
         if not is_over and not self._observed.is_on:
             self._is_in_step |= self._observed.begin(event.model)
 
-    def _on_pass_ends(self, event: PassEnds) -> None:
+    def _on_pass_ends(self, event: events.PassEnds) -> None:
         if event.outputs is None:  # it raised an exception
             self._observed.end()
 
-    def _on_backward_begins(self, event: BackwardBegins) -> None:
+    def _on_backward_begins(self, event: events.BackwardBegins) -> None:
         self._observed.end()
         if self._is_in_step:
             roots = tensors_in(event.roots[:1])
             self._used.update(*map(self._stops_before, roots))
             self._reached.update(self._parameters_before(map(_node_of, roots)))
 
-    def _on_optimizer_begins(self, event: OptimizerBegins) -> None:
+    def _on_optimizer_begins(self, event: events.OptimizerBegins) -> None:
         """Note which parameters have a gradient: graphs within custom functions are not visible."""
         self._observed.end()
         if self._is_in_step:
@@ -127,7 +119,7 @@ class GradientStops(Part):
             got = {id(p) for p in parameters_of(event.optimizer) if p.grad is not None}
             self._reached |= got - zero
 
-    def _on_step_ends(self, _: StepEnds) -> None:
+    def _on_step_ends(self, _: events.StepEnds) -> None:
         self._observed.end()
         if not self._is_in_step:
             return
@@ -139,10 +131,10 @@ class GradientStops(Part):
             self._forget()
         self._derived = {at: known for at, known in self._derived.items() if known[0]() is not None}
 
-    def _on_saving_pauses(self, _: SavingPauses) -> None:
+    def _on_saving_pauses(self, _: events.SavingPauses) -> None:
         self._observed.end()
 
-    def _on_release(self, event: ModelsRelease) -> None:
+    def _on_release(self, event: events.ModelsRelease) -> None:
         self._observed.end()
         self._forget()
         self._is_in_step, self._num_nodes = False, 0

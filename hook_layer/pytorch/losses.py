@@ -7,18 +7,7 @@ from typing import Any, Final
 from torch import Tensor, nn
 
 from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
-from hook_layer.core.events import (
-    BackwardBegins,
-    ListeningChanges,
-    ModelCompiles,
-    ModelsRelease,
-    OptimizerBegins,
-    PassBegins,
-    PassEnds,
-    SavingPauses,
-    StepBegins,
-    StepEnds,
-)
+from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.guard import guarded
@@ -63,61 +52,55 @@ class LossTracer(Part):
         self._lines: set[str] = set()  # names of losses whose lines are known
         self._modules = ModuleHooks(self._on_loss)
         subscribe = self.events.subscribe
-        subscribe(ModelCompiles, self._on_compile, "losses")
-        subscribe(StepBegins, self._on_step_begins, "losses")
-        subscribe(ListeningChanges, self._on_listening, "losses")
-        subscribe(PassBegins, self._on_pass_begins, "losses")
-        subscribe(PassEnds, self._on_pass_ends, "losses")
-        subscribe(BackwardBegins, self._on_backward_begins, "losses")
-        subscribe(OptimizerBegins, self._on_optimizer_begins, "losses")
-        subscribe(StepEnds, self._on_step_ends, "losses")
-        subscribe(SavingPauses, self._on_saving_pauses, "losses")
-        subscribe(ModelsRelease, self._on_release, "losses")
+        subscribe(events.ModelCompiles, self._on_compile, "losses")
+        subscribe(events.StepBegins, self._on_step_begins, "losses")
+        subscribe(events.ListeningChanges, self._listen, "losses")
+        subscribe(events.PassBegins, self._on_pass_begins, "losses")
+        subscribe(events.PassEnds, self._on_pass_ends, "losses")
+        subscribe(events.BackwardBegins, self._on_backward_begins, "losses")
+        subscribe(events.OptimizerBegins, self._forget_calls, "losses")
+        subscribe(events.StepEnds, self._on_step_ends, "losses")
+        subscribe(events.SavingPauses, self._forget_calls, "losses")
+        subscribe(events.ModelsRelease, self._on_release, "losses")
 
     # Events --------------------------------------------------------------------------------------
 
-    def _on_compile(self, _: ModelCompiles) -> None:
-        self.listen(is_on=bool(self._collector.due))
+    def _on_compile(self, _: events.ModelCompiles) -> None:
+        self._listen(events.ListeningChanges(is_on=bool(self._collector.due)))
 
-    def _on_step_begins(self, _: StepBegins) -> None:
+    def _on_step_begins(self, _: events.StepBegins) -> None:
         self._has_loss = False
         self._operations.begin_step()
         self._loop.scaling.begin_step()
         self._functional.forget()
 
-    def _on_listening(self, event: ListeningChanges) -> None:
-        self.listen(is_on=event.is_on)
-
-    def _on_pass_begins(self, event: PassBegins) -> None:
+    def _on_pass_begins(self, event: events.PassBegins) -> None:
         """Note that the following losses use a model's outputs."""
         self._functional.pass_begins()
         self._operations.pause()
-        if self._operations.is_wanted and self._modes.is_training:
+        if self._operations.is_wanted and self._modes.steps.is_training:
             self._operations.pass_begins(event.model)
 
-    def _on_pass_ends(self, event: PassEnds) -> None:
-        if self._operations.is_wanted and self._modes.is_training:
+    def _on_pass_ends(self, event: events.PassEnds) -> None:
+        if self._operations.is_wanted and self._modes.steps.is_training:
             self._operations.pass_ends(event.model, event.outputs)
 
-    def _on_backward_begins(self, event: BackwardBegins) -> None:
+    def _on_backward_begins(self, event: events.BackwardBegins) -> None:
         """Capture the tensor that a backward pass starts from, unless it has a name already."""
         self._operations.pause()
         self._capture_roots(event.roots[:1])
         self._operations.forget()
         self._loop.scaling.backward_began()
 
-    def _on_optimizer_begins(self, _: OptimizerBegins) -> None:
-        self._functional.forget()  # this step has no further loss
+    def _forget_calls(self, _: events.OptimizerBegins | events.SavingPauses) -> None:
+        """Forget calls without a backward pass: this step has no further loss."""
+        self._functional.forget()
         self._operations.forget()
 
-    def _on_step_ends(self, _: StepEnds) -> None:
+    def _on_step_ends(self, _: events.StepEnds) -> None:
         self._operations.forget()
 
-    def _on_saving_pauses(self, _: SavingPauses) -> None:
-        self._functional.forget()  # calls without a backward pass
-        self._operations.forget()
-
-    def _on_release(self, event: ModelsRelease) -> None:
+    def _on_release(self, event: events.ModelsRelease) -> None:
         self._functional.forget_all()
         self._operations.forget()
         self._stop_listening()
@@ -130,16 +113,16 @@ class LossTracer(Part):
 
     # Listening -----------------------------------------------------------------------------------
 
-    def listen(self, *, is_on: bool) -> None:
+    def _listen(self, event: events.ListeningChanges) -> None:
         """Start or stop listening to losses.
 
         A compiled model is recompiled if a function that it calls changes. So for compiled models,
         functions are listened to until the end.
         """
-        if not is_on and not self._loop.has_compiled:
+        if not event.is_on and not self._loop.has_compiled:
             self._stop_listening()
             return
-        self._modules.watch_only(set(self._registered.losses) if is_on else frozenset())
+        self._modules.watch_only(set(self._registered.losses) if event.is_on else frozenset())
         if not self._listening:
             self._listening = [LOSS_FUNCTIONS.listen(self._on_function)]
 
@@ -155,8 +138,8 @@ class LossTracer(Part):
             return
         if is_recomputing():
             return
-        name = self._registered.loss_name(loss)
-        if self._modes.is_training:
+        name = self._registered.losses[loss]
+        if self._modes.steps.is_training:
             self._functional.note_module(name, outputs)
         elif self._functional.is_found(outputs):
             self._has_loss = True
@@ -165,13 +148,13 @@ class LossTracer(Part):
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
-        if self._modes.is_outside_steps:
+        if self._modes.steps.is_outside_steps:
             self._loop.counts.loss_outside_steps()
         if not self._collector.due or is_recomputing() or not self._is_ours(value):
             return
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
-        if self._modes.is_training:
+        if self._modes.steps.is_training:
             self._note_line(function.class_name)
             with_inputs = self._needs_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)

@@ -125,10 +125,6 @@ class RegisteredModules:
         is_loss = is_a_key(module) and self.losses.pop(module, None) is not None
         return is_loss or bool(models)
 
-    def loss_name(self, loss: nn.Module) -> str:
-        """Return the name of a loss."""
-        return self.losses[loss]
-
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         """Return a model's parameters by full name, including those without a shape yet."""
         prefix = self.models[model]

@@ -425,16 +425,6 @@ class ModeTracker:
         self._clock = clock
 
     @property
-    def is_outside_steps(self) -> bool:
-        """Whether the newest forward pass belongs to no step."""
-        return self.steps.is_outside_steps
-
-    @property
-    def is_training(self) -> bool:
-        """Whether the newest forward pass can be for training."""
-        return self.steps.is_training
-
-    @property
     def is_evaluating(self) -> bool:
         """Whether the mode is one in which no optimizer steps."""
         return self._clock.mode in WITHOUT_TRAINING

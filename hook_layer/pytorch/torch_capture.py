@@ -10,26 +10,10 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.configuration.collection_manager import CollectionManager, OnMistake
 from hook_layer.configuration.collections import Collection, CollectionKeys
 from hook_layer.configuration.layer_collections import may_match, resolve_layers
 from hook_layer.configuration.optimizer_collection import keep_apart
-from hook_layer.core.events import (
-    BackwardBegins,
-    BackwardEnds,
-    CollectionsResolve,
-    FirstPassBegins,
-    ModelCompiles,
-    ModelsChange,
-    ModelsRelease,
-    OptimizerBegins,
-    PassBegins,
-    PassEnds,
-    SavingPauses,
-    StepBegins,
-    StepEnds,
-    StepRestarts,
-)
+from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.errors import HookConfigurationError
@@ -87,52 +71,47 @@ class TorchCapture(Part):
 
     def _subscribe(self) -> None:
         subscribe = self.events.subscribe
-        subscribe(ModelsChange, self._on_models_change, "modules")
-        subscribe(FirstPassBegins, self._on_first_pass, "modules")
-        subscribe(ModelCompiles, self._on_compile, "modules")
-        subscribe(CollectionsResolve, self._on_collections_resolve, "modules of collections")
-        subscribe(StepBegins, self._on_step_begins, "steps")
-        subscribe(StepBegins, self._on_step_in_closure, "optimizer variables")
-        subscribe(StepBegins, self._watch_modules, "modules")
-        subscribe(PassBegins, self._on_pass_begins, "steps")
-        subscribe(PassBegins, self._watch_functions, "functions")
-        subscribe(PassBegins, self._gather_calls, "modules")
-        subscribe(PassEnds, self._on_pass_ends, "modules")
-        subscribe(BackwardBegins, self._on_pass_ends, "modules")
-        subscribe(BackwardEnds, self._on_backward_ends, "gradients")
-        subscribe(OptimizerBegins, self._capture_gradients_of, "gradients")
-        subscribe(OptimizerBegins, self._on_optimizer_begins, "optimizer variables")
-        subscribe(StepEnds, self._on_step_ends, "steps")
-        subscribe(StepRestarts, self._on_step_restarts, "steps")
-        subscribe(SavingPauses, self._on_saving_pauses, "modules")
-        subscribe(ModelsRelease, self._on_release, "modules")
+        subscribe(events.ModelsChange, self._forget_due, "modules")
+        subscribe(events.FirstPassBegins, self._on_first_pass, "modules")
+        subscribe(events.ModelCompiles, self._on_compile, "modules")
+        subscribe(events.CollectionsResolve, self._resolve_collections, "modules of collections")
+        subscribe(events.StepBegins, self._on_step_begins, "steps")
+        subscribe(events.StepBegins, self._on_step_in_closure, "optimizer variables")
+        subscribe(events.StepBegins, self._watch_modules, "modules")
+        subscribe(events.PassBegins, self._on_pass_begins, "steps")
+        subscribe(events.PassBegins, self._watch_functions, "functions")
+        subscribe(events.PassBegins, self._gather_calls, "modules")
+        subscribe(events.PassEnds, self._on_pass_ends, "modules")
+        subscribe(events.BackwardBegins, self._on_pass_ends, "modules")
+        subscribe(events.BackwardEnds, self._on_backward_ends, "gradients")
+        subscribe(events.OptimizerBegins, self._capture_gradients_of, "gradients")
+        subscribe(events.OptimizerBegins, self._on_optimizer_begins, "optimizer variables")
+        subscribe(events.StepEnds, self._on_step_ends, "steps")
+        subscribe(events.StepRestarts, self._on_step_restarts, "steps")
+        subscribe(events.SavingPauses, self._stop_watching, "modules")
+        subscribe(events.ModelsRelease, self._on_release, "modules")
 
     # A step --------------------------------------------------------------------------------------
 
-    def _on_collections_resolve(self, event: CollectionsResolve) -> None:
-        self._resolve_collections(event.manager, event.on_mistake)
-
-    def _resolve_collections(
-        self, manager: CollectionManager, on_mistake: OnMistake | None
-    ) -> None:
+    def _resolve_collections(self, event: events.CollectionsResolve) -> None:
         """Resolve the collections for the registered models."""
+        manager, names = event.manager, self._registered.names
         keep_apart(manager)
-        names = self._registered.names
-        resolve_layers(manager, names, on_mistake)
+        resolve_layers(manager, names, event.on_mistake)
         if len(names) != self._num_kinds:
             self._num_kinds = len(names)
             manager.layers.update(layer_kinds(names))
             for module, name in names.items():
                 manager.note_line("layers", name, CREATED.line_of(module))
 
-    def _on_step_begins(self, _: StepBegins) -> None:
+    def _on_step_begins(self, _: events.StepBegins) -> None:
         self._gradients.begin_step()
         self._parameters.check_again()
         self._called_models.clear()
         self._tensors.begin_step()
         self._with_state.clear()
 
-    def _on_step_ends(self, _: StepEnds) -> None:
+    def _on_step_ends(self, _: events.StepEnds) -> None:
         """Capture the remaining tensors of the step."""
         if self._recorder.record is None or not self._collector.due:
             return
@@ -141,7 +120,7 @@ class TorchCapture(Part):
         self._warn_of_unseen_modules()
         self._capture_gradients()
 
-    def _on_step_restarts(self, _: StepRestarts) -> None:
+    def _on_step_restarts(self, _: events.StepRestarts) -> None:
         """Release the tensors that the step collected."""
         self._gradients.take()
         self._calls.forget()
@@ -149,26 +128,26 @@ class TorchCapture(Part):
 
     # A forward pass ------------------------------------------------------------------------------
 
-    def _gather_calls(self, _: PassBegins) -> None:
+    def _gather_calls(self, _: events.PassBegins) -> None:
         if not self._loop.has_compiled:
             self._calls.pass_begins()
 
-    def _on_pass_ends(self, _: PassEnds | BackwardBegins) -> None:
+    def _on_pass_ends(self, _: events.PassEnds | events.BackwardBegins) -> None:
         self._calls.pass_ends()
         self._activations.stop()
 
-    def _on_first_pass(self, _: FirstPassBegins) -> None:
+    def _on_first_pass(self, _: events.FirstPassBegins) -> None:
         self._modules.watch_only(self._modules_of(included(self._collector.manager)))
 
-    def _watch_modules(self, _: StepBegins) -> None:
+    def _watch_modules(self, _: events.StepBegins) -> None:
         """Set hooks exactly on the modules that are due in this step."""
         self._modules.watch_only(self._current_modules())
 
-    def _on_compile(self, _: ModelCompiles) -> None:
+    def _on_compile(self, _: events.ModelCompiles) -> None:
         """Keep the hooks of all modules that may become due: torch.compile is about to see them."""
         manager = self._collector.manager
         with suppress(HookConfigurationError):  # raised again when the step begins
-            self._resolve_collections(manager, None)
+            self._resolve_collections(events.CollectionsResolve(manager, None))
         self._modules.keep(self._modules_of(included(manager)))
 
     def _current_modules(self) -> set[nn.Module]:
@@ -186,7 +165,7 @@ class TorchCapture(Part):
     @property
     def takes_modules(self) -> bool:
         """Whether a module call now belongs to a saved step."""
-        is_outside = self._loop.modes.is_outside_steps
+        is_outside = self._loop.modes.steps.is_outside_steps
         return bool(self._collector.due) and not is_outside and not is_recomputing()
 
     @guarded("modules")
@@ -196,7 +175,7 @@ class TorchCapture(Part):
             name = self._registered.names[module]
             self._calls.add(name, inputs, outputs, is_compiled=is_compiled)
 
-    def _watch_functions(self, event: PassBegins) -> None:
+    def _watch_functions(self, event: events.PassBegins) -> None:
         if of_functions(self._collector.due_key):
             self._activations.look(event.model)
 
@@ -220,7 +199,7 @@ class TorchCapture(Part):
 
     # Parameters, gradients and optimizer state ---------------------------------------------------
 
-    def _on_pass_begins(self, event: PassBegins) -> None:
+    def _on_pass_begins(self, event: events.PassBegins) -> None:
         """Capture a model's parameters and watch their gradients, once per step."""
         model = event.model
         if model in self._called_models:
@@ -254,11 +233,11 @@ class TorchCapture(Part):
                 self._registered.models[model],
             )
 
-    def _on_backward_ends(self, _: BackwardEnds) -> None:
+    def _on_backward_ends(self, _: events.BackwardEnds) -> None:
         self._capture_gradients()
         self._source.send_statistics()
 
-    def _capture_gradients_of(self, event: OptimizerBegins) -> None:
+    def _capture_gradients_of(self, event: events.OptimizerBegins) -> None:
         """Capture gradients that no backward pass announced, and unscale scaled ones."""
         if not event.has_closure and self._recorder.record is not None:
             self._capture_gradients(event.optimizer)
@@ -282,7 +261,7 @@ class TorchCapture(Part):
         named = {name: p for each in due for name, (p, _) in each.items()}
         return self._gradients.find({name: p for name, p in named.items() if id(p) in chosen})
 
-    def _on_optimizer_begins(self, event: OptimizerBegins) -> None:
+    def _on_optimizer_begins(self, event: events.OptimizerBegins) -> None:
         # The closure may contain the forward pass that begins a step.
         is_in_step = not event.has_closure or self._loop.modes.steps.begins_before_closure
         if is_in_step and self._recorder.record is not None:
@@ -297,7 +276,7 @@ class TorchCapture(Part):
             self._collector.manager.note_line("optimizers", name, line)
             self._optimizers.add(id(optimizer))
 
-    def _on_step_in_closure(self, event: StepBegins) -> None:
+    def _on_step_in_closure(self, event: events.StepBegins) -> None:
         if event.optimizer is not None:
             self._capture_optimizer_state(event.optimizer)
 
@@ -311,30 +290,24 @@ class TorchCapture(Part):
 
     # Models --------------------------------------------------------------------------------------
 
-    def _on_models_change(self, _: ModelsChange) -> None:
-        self._forget_due()
-
-    def _forget_due(self) -> None:
+    def _forget_due(self, _: events.ModelsChange | events.ModelsRelease) -> None:
         """Forget the due parts of all models."""
         self._parameters.forget()
         self._called_models.clear()
         self._due_modules.clear()
 
-    def _on_saving_pauses(self, _: SavingPauses) -> None:
-        self._stop_watching()
-
-    def _stop_watching(self) -> None:
+    def _stop_watching(self, _: events.SavingPauses | events.ModelsRelease) -> None:
         self._gradients.unwatch()
         self._activations.stop()
         self._calls.forget()
         self._modules.watch_only(frozenset())
 
-    def _on_release(self, event: ModelsRelease) -> None:
+    def _on_release(self, event: events.ModelsRelease) -> None:
         """Release all models, and remove the hooks that torch.compile has not seen."""
         if event.is_final:
             self._modules.stop()
-        self._stop_watching()
-        self._forget_due()
+        self._stop_watching(event)
+        self._forget_due(event)
 
     @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.loss import _Loss
 
 from hook_layer.configuration.collections import CollectionKeys
-from hook_layer.core.events import HookCloses, PassEnds
+from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
 from hook_layer.format.modes import ModeKeys
@@ -116,8 +116,8 @@ class TrainerDriver(Part):
         self._mode_of_pass: ModeOfPass | None = None
         self._waiting: dict[str, Tensor] = {}
         self._has_warned_of_leaving = False
-        self.events.subscribe(PassEnds, self._capture_returned_loss, "losses")
-        self.events.subscribe(HookCloses, self._on_close, "close")
+        self.events.subscribe(events.PassEnds, self._capture_returned_loss, "losses")
+        self.events.subscribe(events.HookCloses, self._on_close, "close")
 
     def follow(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
         """Watch the model of a trainer, instead of earlier models.
@@ -273,10 +273,10 @@ class TrainerDriver(Part):
             waiting, self._waiting = self._waiting, {}
             self.record_metrics(waiting)
 
-    def _capture_returned_loss(self, event: PassEnds) -> None:
+    def _capture_returned_loss(self, event: events.PassEnds) -> None:
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
         model, inputs, outputs = event.model, event.inputs, event.outputs
-        is_outside = not self._collector.due or self._loop.modes.is_outside_steps
+        is_outside = not self._collector.due or self._loop.modes.steps.is_outside_steps
         if self._model is None or outputs is None or is_outside:
             return
         first = next(iter(tensors_in(outputs)), None)
@@ -296,7 +296,7 @@ class TrainerDriver(Part):
         manager.built_in |= {CollectionKeys.METRICS}  # a trainer need not log any
         manager.include.add(CollectionKeys.METRICS)
 
-    def _on_close(self, _: HookCloses) -> None:
+    def _on_close(self, _: events.HookCloses) -> None:
         if self._waiting:
             names = ", ".join(sorted(self._waiting))
             logger.info("values logged after the last saved step are not saved: %.500s", names)
