@@ -29,15 +29,13 @@ class CheckInputImages(Rule):
     """Detects images that are not normalised to a mean of zero.
 
     How it decides:
-        The rule computes the mean of each channel over all images saved so far. After
-        `threshold_samples` images it reports the mean farthest from zero, if that is farther than
-        `threshold_mean`. It ignores the variance.
+        After `threshold_samples` images, the rule reports the channel whose mean is farthest from
+        zero, if that is farther than `threshold_mean`. It ignores the variance.
 
     Parameters:
         threshold_mean: Largest distance of a channel's mean from zero that passes.
         threshold_samples: Number of images before the rule decides.
-        regex: Regular expressions of images besides the collection `input_image`, such as
-            `conv1_input_0`. The default is MXNet's name.
+        regex: Regular expressions of images besides `input_image`; the default is MXNet's name.
         channel: Axis of the channels; 1 in [N, C, H, W], 3 in [N, H, W, C].
 
     What to try:

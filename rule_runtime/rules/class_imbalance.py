@@ -38,8 +38,8 @@ class ClassImbalance(Rule):
 
     How it decides:
         The rule counts the labels of all saved steps by class: those that `labels_regex` selects,
-        otherwise the targets of class losses, and those of the whole training data of XGBoost.
-        After `samples` labels, or at once if it knows all, it reports:
+        otherwise the targets of class losses. After `samples` labels, or at once if it knows all
+        training data (XGBoost), it reports:
         * a ratio of the largest count to the smallest above `threshold_imbalance`;
         * a class whose share of wrong predictions is above `threshold_misprediction`.
 
@@ -49,7 +49,7 @@ class ClassImbalance(Rule):
         samples: Labels that must have been counted.
         unlike_validation: True to ignore an imbalance that validation has as well, unless 95 % of
             the rows are of one class and the rare one has less than 30 labels.
-        argmax: True to use the index of the largest number along the last axis of predictions.
+        argmax: True if predictions are scores, one for each class on the last axis.
         labels_regex: Regular expression of the labels.
         predictions_regex: Regular expression of the predictions.
 

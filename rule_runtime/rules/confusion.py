@@ -34,15 +34,14 @@ class Confusion(Rule):
         category_no: Number of classes; by default the largest class found, plus one.
         labels: Name of the tensor with the labels.
         predictions: Name of the tensor with the predictions.
-        labels_collection: Collection whose only tensor has the labels, if `labels` does not exist.
-        predictions_collection: Collection whose only tensor has the predictions, if `predictions`
-            does not exist.
+        labels_collection: Collection with them as its only tensor, if `labels` does not exist.
+        predictions_collection: The same for `predictions`.
         min_diag: Smallest share of right predictions of a class that passes.
         max_off_diag: Largest share of one other class that passes.
 
     What to try:
-        Look at examples of the two classes: wrong labels, classes that overlap, too few examples of
-        one class. Weight the classes, collect more data, or train longer.
+        Look at examples of the two classes: labels may be wrong, or too few. Weight the classes,
+        collect more data, or train longer.
     """
 
     category_no: Annotated[int | None, AtLeast(2), AtMost(MAX_CLASSES), Unit("classes")] = None

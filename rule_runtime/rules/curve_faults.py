@@ -51,14 +51,13 @@ class LossDiverging(_LossRule):
         * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
 
         Either rise must be four times the scatter, and more than chance for batches with few rows.
-        After a jump to three times the first loss within the first 5, the losses need not be
-        steady, only three times higher. Of several losses, all must diverge.
+        Of several losses, all must diverge.
 
     Parameters:
         patience: Saved steps in a row.
         rise_percent: The rise, in percent of the first loss.
-        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
-            `^scalar/reward$`. Numbers of which higher is better are negated.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses. Those of
+            which higher is better are negated.
 
     What to try:
         Lower the learning rate or warm it up, clip gradients, and resume from the last good
@@ -86,21 +85,17 @@ class LossSpike(_LossRule):
 
     How it decides:
         The rule compares the last `patience` saved losses with the median of the `num_points`
-        before them. Each must exceed it by all of these:
-        * `num_deviations` robust standard deviations;
-        * twice the largest excess before;
-        * `rise_percent` of the loss at the beginning.
-
-        Batches with few rows have a wider limit. A jump to three times the first loss within the
-        first 5 is compared with the losses before it. Of several losses, all must spike.
+        before them. Each must exceed it by `num_deviations` robust standard deviations, by twice
+        the largest excess before, and by `rise_percent` of the loss at the beginning. Batches with
+        few rows have a wider limit. Of several losses, all must spike.
 
     Parameters:
         patience: Number of consecutive high losses.
         num_points: Saved losses before the spike that it is compared with.
         num_deviations: Robust standard deviations above their median.
         rise_percent: The rise, in percent of the first loss.
-        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
-            `^scalar/reward$`. Numbers of which higher is better are negated.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses. Those of
+            which higher is better are negated.
 
     What to try:
         Clip gradients, lower the learning rate or warm it up longer. Look at the batches of these
@@ -142,10 +137,8 @@ class OscillatingLoss(_LossRule):
     How it decides:
         The rule fires if all of these hold for the latest `num_points` saved losses:
         * Their scatter exceeds `amplitude_percent` of the loss at the beginning.
-        * Neighbours differ more than among the first 10, and than batches with so few rows do by
-          chance.
-        * They have no downward trend, stay above half of the beginning, and have not fallen by more
-          than they scatter.
+        * Neighbours differ more than among the first 10, and more than by chance.
+        * They do not fall, and stay above half of the beginning.
 
         Ranks with several losses are ignored.
 
@@ -153,8 +146,8 @@ class OscillatingLoss(_LossRule):
         patience: Saved steps in a row.
         num_points: Saved losses whose scatter is measured.
         amplitude_percent: The scatter, in percent of the first loss.
-        tensor_regex: Regular expressions of numbers to evaluate instead of the losses, such as
-            `^scalar/reward$`. Numbers of which higher is better are negated.
+        tensor_regex: Regular expressions of numbers to evaluate instead of the losses. Those of
+            which higher is better are negated.
 
     What to try:
         Lower the learning rate, take larger batches or clip gradients.

@@ -62,9 +62,8 @@ class GeneralisationGap(Rule):
         patience: Validation passes in a row, or saved rounds of XGBoost.
 
     What to try:
-        Check first that validation inputs and the validation loss are computed as in training. If
-        so, use more data or augmentation, a smaller model, weight decay or dropout, or stop
-        earlier.
+        Check first that validation inputs and loss are computed as in training. If so, use more
+        data, augmentation, a smaller model, weight decay or dropout, or stop earlier.
     """
 
     gap_percent: Annotated[float, GreaterThan(0), Unit("% of the baseline")] = 25.0

@@ -31,10 +31,9 @@ class InitialLossMismatch(Rule):
 
     How it decides:
         The rule compares the loss at the first training step with the loss of outputs that are all
-        0. That is ln(classes) for a cross entropy, ln 2 for a binary one, and follows from the mean
-        square of the targets for a regression. The rule reports:
-        * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled.
-          This is advice for regressions whose inputs are not scaled;
+        0, such as ln(classes) for a cross entropy. It reports:
+        * a first loss more than `max_ratio` times as large, unless it is a sum or was scaled. This
+          is advice for regressions whose inputs are not scaled;
         * a loss below 0 that cannot be negative, at the first `num_points` saved steps;
         * an only loss that begins at exactly 0, although its outputs and targets differ.
 
@@ -44,8 +43,7 @@ class InitialLossMismatch(Rule):
 
     What to try:
         Check that the loss fits the outputs and targets (logits or probabilities, log_softmax
-        before NLLLoss, sum or mean over the batch), scale inputs and targets, and initialise the
-        last layer with small weights.
+        before NLLLoss), scale inputs and targets, and initialise the last layer with small weights.
     """
 
     max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of zero outputs")] = 3.0

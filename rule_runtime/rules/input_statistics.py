@@ -49,14 +49,13 @@ class InputStatistics(Rule):
         * an input outside of `min_rms` to `max_rms`, or constant, at `patience` saved steps in a
           row;
         * fractions that a Keras Embedding cuts to whole numbers;
-        * targets above ten times `max_rms`, and above ten times the outputs from step 50 on, or
-          as far below them, because the training diverges;
-        * validation inputs, of 16 rows or more, whose standard deviation is less than a third or
-          more than three times that of training, or whose mean is three of these away. If targets
-          differ, too, or are unknown, the factor is 10.
+        * targets above ten times `max_rms` that the outputs do not reach by step 50;
+        * validation inputs whose standard deviation is less than a third or more than three times
+          that of training, or whose mean is three of these away. If targets differ, too, or are
+          unknown, the factor is 10.
 
-        If all losses are regressions, sizes are advice, no issue: some learn without scaling. Large
-        inputs that a normalisation layer follows after the first layer are not reported.
+        If all losses are regressions, sizes are advice, no issue. Large inputs that a normalisation
+        layer follows are not reported.
 
     Parameters:
         max_rms: Largest root mean square.

@@ -40,10 +40,9 @@ class LabelDegenerate(Rule):
 
     How it decides:
         The rule reports:
-        * labels that are all equal, after `samples` rows and `patience` saved training steps (ten
-          times as many rows if the label is 0 or 1), and at once if all training data is known;
-        * sorted rows: half or more of the saved batches have one class each, and three or more
-          classes occur.
+        * labels that are all equal, after `samples` rows (ten times as many if the label is 0 or 1)
+          and `patience` saved training steps, or at once if all training data is known;
+        * sorted rows: half of the saved batches have one class each, of three or more.
 
         Targets of a loss count once the loss is below a tenth of its first value.
 
@@ -53,7 +52,7 @@ class LabelDegenerate(Rule):
         labels_regex: Regular expressions of labels, besides the collection `labels` and targets.
 
     What to try:
-        Look at the labels that the data loader returns. A wrong column or mapping makes them equal.
+        Look at the labels that the data loader returns: a wrong column or mapping makes them equal.
         Use shuffle=True if rows are sorted by class.
     """
 

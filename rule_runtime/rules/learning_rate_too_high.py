@@ -37,11 +37,10 @@ class LearningRateTooHigh(Rule):
     """Detects updates that change most weights by a large fraction in every step.
 
     How it decides:
-        The rule computes how far each weight moved at least, from the changes of its statistics. It
-        fires if the median movement in a step exceeds `max_update_ratio` at `patience` saved steps
-        in a row. The limit is higher in the first steps. There, a single step that is too long
-        fires if the loss jumps to three times the loss before training, and the latest 15 losses
-        are no better than before the jump. Boosted trees are reported if `eta` exceeds 1.
+        The rule fires if the median movement of weights in a step exceeds `max_update_ratio` at
+        `patience` saved steps in a row. The limit is higher in the first steps. There, a single
+        step that is too long fires if the loss jumps to three times the loss before training and
+        does not recover. Boosted trees are reported if `eta` exceeds 1.
 
     Parameters:
         max_update_ratio: Change in a step, relative to the weight's norm.

@@ -45,17 +45,15 @@ class LearningRateTooLow(Rule):
     """Detects updates so small that nothing is learned.
 
     How it decides:
-        The rule estimates how far each weight moves in a step, from the changes of its statistics.
-        It fires if all of these hold:
-        * The median movement is below `min_update_ratio`, now and over `num_steps` steps, and does
-          not grow as in a warm-up.
+        The rule fires if all of these hold:
+        * The median movement of weights in a step is below `min_update_ratio`, now and over
+          `num_steps` steps, and does not grow as in a warm-up.
         * No loss has fallen by `max_fall_percent`, or may have within its noise.
-        * Less than half of the gradients are zero, and no weight moves 10 times faster than the
-          median one.
+        * Most gradients are not zero, and no weight moves 10 times faster than the median one.
         * The loss is above a tenth of the loss of a constant predictor.
 
         Boosted trees are reported if no loss has fallen after 20 rounds, and leaves have less than
-        0.001 of the values that fit their rows best, by `eta` or weight decay.
+        0.001 of the values that fit their rows best.
 
     Parameters:
         min_update_ratio: Movement in a step, relative to the weight's root mean square.

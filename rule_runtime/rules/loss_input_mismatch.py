@@ -43,9 +43,8 @@ class LossInputMismatch(Rule):
 
     How it decides:
         The rule reports:
-        * a loss that equals a wrong formula, such as the mean over all pairs, and no right one;
-        * a loss of the script's own that falls over 20 saved steps while its outputs become the
-          opposite of its targets, or that is minus a usual loss;
+        * a loss that equals a wrong formula, such as the mean over all pairs;
+        * a loss of the script's own that has the wrong sign;
         * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
           `patience` saved training steps in a row.
 

@@ -41,8 +41,7 @@ class MissingGradient(Rule):
 
     How it decides:
         The rule reports a weight after `patience` saved steps in a row in one of these states:
-        * Its gradient is exactly zero, its layer was called, and a layer with a gradient is called
-          later. One time step of a recurrent layer does not count.
+        * Its gradient is exactly zero, and a layer with a gradient is called after its own.
         * It never had a gradient, never changed, and does not look trained before. Its layer is
           called before all layers with a gradient, or `absent_percent` of the weights are like it.
         * It is frozen, looks as initialised, and is called first, without adapters around it.

@@ -65,8 +65,8 @@ class NonFinite(Rule):
         * infinite inputs and outputs of layers, because masks are infinite;
         * NaN in inputs alone while the loss is finite;
         * gradients that no optimizer used, up to `patience` steps in a row;
-        * logged scalars that have not been finite yet, such as the best loss so far, or that are
-          not for less than `logged_patience` steps;
+        * logged scalars that have never been finite, or are not for less than `logged_patience`
+          steps;
         * one of several losses alone, while the gradients are finite.
 
     If the largest weight grew `max_growth` times just before, an update was too large.

@@ -31,16 +31,13 @@ class OutputContract(Rule):
     How it decides:
         A table says what each loss requires of its outputs and targets: range, shape, sum of a row,
         number of units. The rule compares the statistics of each saved step of training and
-        validation with it, also of a step in which the loss failed with an error. The bounds of
-        the last layer's activation count from the first step on, if the hook recorded it. The rule
-        reports a broken requirement after `patience` steps, or after `range_patience` if chance may
-        break it; in validation, these are steps of two passes or more. Batches of fewer than 16
-        outputs are combined.
+        validation with it. It reports a broken requirement after `patience` steps, or after
+        `range_patience` if chance may break it; in validation, these are steps of two passes or
+        more. Batches of fewer than 16 outputs are combined.
 
     Parameters:
         patience: Saved steps in a row with a broken requirement.
-        range_patience: The same for requirements that chance may break, such as the range of
-            outputs.
+        range_patience: The same for requirements that chance may break.
 
     What to try:
         Change the two lines of code that the finding names.

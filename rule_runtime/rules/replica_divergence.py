@@ -35,18 +35,16 @@ class ReplicaDivergence(Rule):
     How it decides:
         The rule compares the statistics of each parameter that several ranks saved. It reports a
         relative difference above `rtol` at `patience` saved steps in a row, of a parameter that
-        was equal before. It excludes parameters that differ from the start, such as experts of one
-        rank, and adds how many there are.
+        was equal before. Parameters that differ from the start, such as experts, do not count.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.
         patience: Saved steps in a row.
 
     What to try:
-        Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is
-        set), for parameters that were registered after DistributedDataParallel, for no_sync()
-        without an end, and for faulty memory. Continue from the last checkpoint on which all ranks
-        agree.
+        Look for code that runs on one rank only, for parameters that were registered after
+        DistributedDataParallel, for no_sync() without an end, and for faulty memory. Continue from
+        the last checkpoint on which all ranks agree.
     """
 
     rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4

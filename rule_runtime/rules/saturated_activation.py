@@ -55,16 +55,16 @@ class SaturatedActivation(Rule):
 
     How it decides:
         A unit is saturated if less than `threshold_inactivity` percent of its inputs lie between
-        the limits of its activation. The rule reports the layer with the largest share of saturated
-        units, if that is above `threshold_layer`.
+        the limits of its activation. The rule reports the layer with the largest share of them, if
+        that is above `threshold_layer`.
 
     Parameters:
         collection_names: Collections to evaluate besides `tanh_input` and `sigmoid_input`.
         tensor_regex: Regular expressions of further inputs to evaluate.
-        threshold_tanh_min: Lower limit of the inputs of tanh.
-        threshold_tanh_max: Upper limit of the inputs of tanh.
-        threshold_sigmoid_min: Lower limit of the inputs of sigmoid.
-        threshold_sigmoid_max: Upper limit of the inputs of sigmoid.
+        threshold_tanh_min: Lower limit of inputs of tanh.
+        threshold_tanh_max: Upper limit of inputs of tanh.
+        threshold_sigmoid_min: Lower limit of inputs of sigmoid.
+        threshold_sigmoid_max: Upper limit of inputs of sigmoid.
         threshold_inactivity: Minimum share of inputs within the limits.
         threshold_layer: Maximum share of saturated units.
         check_outputs: True to evaluate activations whose output goes into a loss.

@@ -29,9 +29,8 @@ class SimilarAcrossRuns(SelectedTensorsRule):
     """Detects tensors that differ from those of another run at the same step.
 
     How it decides:
-        The rule compares each selected tensor with the one of the same name, worker and step of
-        each other run, by numpy.allclose. It reports the first tensor by name that differs. Tensors
-        and steps that one run lacks are ignored.
+        The rule compares each selected tensor with that of the same name, worker and step of each
+        other run, by numpy.allclose. It reports the first tensor by name that differs.
 
     Parameters:
         collection_names: Collections to compare; by default all saved tensors.
@@ -44,9 +43,8 @@ class SimilarAcrossRuns(SelectedTensorsRule):
         other_trial_4: A further run.
 
     What to try:
-        Compare code, data, seeds, hyperparameters and library versions of the two runs. The first
-        step and layer that differ show the cause. Small differences that grow come from
-        non-deterministic kernels or another number of workers.
+        Compare code, data, seeds and library versions of the two runs. The first step and layer
+        that differ show the cause. Small differences that grow come from non-deterministic kernels.
     """
 
     must_select = False

@@ -57,9 +57,8 @@ class SuspiciouslyGood(Rule):
     How it decides:
         The rule reports:
         * inputs, if one column predicts the target, or if the target is a sum of columns;
-        * language models that know tokens which do not follow from those before, and lose much
-          more at the last place if it has a target; that know targets equal to their input or to
-          the tokens before; or whose targets are shifted twice;
+        * language models that know tokens which do not follow from those before, or whose targets
+          are not shifted, or shifted twice;
         * gradient-boosted trees with a validation loss below `max_loss_percent` of the baseline and
           close to the training loss.
 

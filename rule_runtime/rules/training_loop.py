@@ -72,12 +72,12 @@ class TrainingLoop(Rule):
 
     How it decides:
         The rule reports these after `patience` saved steps in a row:
-        * Gradients of the step before were there when the backward pass began.
+        * Gradients are not cleared before the backward pass.
         * `idle_passes` backward passes ran without an optimizer step.
         * Two batches of validation had a loss in training mode.
         * The learning rate is 0 after it was larger.
         * Gradients shrink `max_reduction` times between `backward()` and `step()`.
-        * All ranks of data-parallel training got the same inputs.
+        * All data-parallel ranks got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.

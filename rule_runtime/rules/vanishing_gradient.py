@@ -31,9 +31,8 @@ class VanishingGradient(Rule):
     How it decides:
         A gradient has vanished if its mean(|g|) is below `threshold` and below `max_share` of the
         rank's largest gradient. The rule reports the layer, in backward order, from which on all
-        gradients have vanished, or the loss; otherwise the smallest gradient. It ignores gradients
-        that are zero by construction: of biases before a normalisation, of recurrent matrices with
-        one time step, and of layers that were not called.
+        gradients have vanished; otherwise the smallest gradient. It ignores gradients that are
+        zero by construction, such as those of biases before a normalisation.
 
     Parameters:
         threshold: Mean absolute value below which a gradient has vanished.
@@ -42,8 +41,7 @@ class VanishingGradient(Rule):
 
     What to try:
         Look for dead units and detached tensors between this layer and the loss. Use normalisation,
-        residual connections, an initialisation that fits the activation (Kaiming or Xavier), or
-        loss scaling in half precision.
+        residual connections, a Kaiming or Xavier initialisation, or loss scaling in half precision.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7

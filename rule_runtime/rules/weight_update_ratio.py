@@ -41,9 +41,8 @@ class WeightUpdateRatio(Rule):
         epsilon: Added to the magnitude of the weights.
 
     What to try:
-        Too large: lower the learning rate, warm it up, clip gradients. Too small: raise the
-        learning rate, check that it is not zero and that the optimizer has the parameter, and look
-        for vanishing gradients.
+        Too large: lower the learning rate, warm it up, clip gradients. Too small: raise it, check
+        that the optimizer has the parameter, and look for vanishing gradients.
     """
 
     num_steps: Annotated[int | None, AtLeast(1), Unit("steps")] = None
@@ -109,8 +108,8 @@ class UnchangedTensor(SelectedTensorsRule):
 
     How it decides:
         The rule compares each selected tensor with its previous saved training step, by
-        numpy.allclose. It reports a tensor that is close to the previous one `num_steps` - 1 times
-        in a row. It ignores frozen weights. Without saved values it compares statistics.
+        numpy.allclose. It reports a tensor that stays close over `num_steps` saved steps. It
+        ignores frozen weights. Without saved values it compares statistics.
 
     Parameters:
         collection_names: Collections to evaluate; required without `tensor_regex`.
@@ -121,9 +120,8 @@ class UnchangedTensor(SelectedTensorsRule):
         equal_nan: Whether a NaN equals a NaN.
 
     What to try:
-        Check that the optimizer was given the parameter and that its learning rate is not zero,
-        that the loss depends on it (no detach, no frozen layer), and that the data loader does not
-        return the same batch again and again.
+        Check that the optimizer has the parameter, that its learning rate is not zero, that the
+        loss depends on it, and that the data loader returns new batches.
     """
 
     num_steps: Annotated[int, AtLeast(2), AtMost(128), Unit("saved steps")] = 3
