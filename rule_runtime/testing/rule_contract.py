@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -58,8 +58,10 @@ MAX_MEMORY_BYTES: Final = 256 << 10
 """Maximum size of a rule's memory as JSON for any number of tensors; a checkpoint must hold it."""
 
 _MANY_TENSORS: Final = 2000
-_ROUNDS: Final = 10
+_ROUNDS: Final = 5
 _NEEDS_AND_HAD: Final = re.compile(r"^needs (\d+) [^,]+, had (\d+)")
+_HEALTHY: Final = "make_steps"
+_SICK: Final = "make_sick_steps"
 _NOTHING: Final = {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")}
 
 
@@ -71,7 +73,7 @@ class RuleContract(RuleUnderTest):
     def test_is_quiet_on_a_healthy_run(self) -> None:
         """A healthy run is evaluated without an issue."""
         for num_workers in (1, 2):
-            outcomes = self._outcomes(self.build(num_workers=num_workers))
+            outcomes = self._outcomes(self._trial(_HEALTHY, num_workers))
             found = [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
             assert not found, (
                 f"override make_tensors, the rule finds an issue in its run: {found[0]}"
@@ -84,7 +86,7 @@ class RuleContract(RuleUnderTest):
 
     def test_finds_a_sick_run(self) -> None:
         """A sick run has an issue; otherwise the other tests would prove nothing."""
-        outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
+        outcomes = self._outcomes(self._trial(_SICK))
         assert any(isinstance(outcome, IssueFound) for outcome in outcomes), (
             "override make_sick, or make_sick_steps for a fault of some steps: the rule finds no "
             f"issue in their run: {outcomes[-1]}"
@@ -132,9 +134,10 @@ class RuleContract(RuleUnderTest):
 
     def test_runs_without_values_get_the_same_verdict_or_a_reason(self) -> None:
         """Statistics without values give the same verdict; a rule that needs values reports it."""
-        for run_of in (self.make_steps, self.make_sick_steps):
-            whole = self._outcomes(self.build(run_of, num_workers=2))
-            without = self._outcomes(self.build(run_of, num_workers=2, save_values=False))
+        for steps in (_HEALTHY, _SICK):
+            whole = self._outcomes(self._trial(steps))
+            less = self.build(getattr(self, steps), num_workers=2, save_values=False)
+            without = self._outcomes(less)
             if assert_same_or_a_reason(whole, without):
                 asked = [config.parameters for config in self.make_rule().requires()]
                 saves = [parameters.get("save_raw_tensor", "") for parameters in asked]
@@ -142,9 +145,9 @@ class RuleContract(RuleUnderTest):
 
     def test_files_of_the_original_client_get_the_same_verdict_or_a_reason(self) -> None:
         """Files without statistics give the same verdict."""
-        for run_of in (self.make_steps, self.make_sick_steps):
-            ours = self._outcomes(self.build(run_of))
-            assert_same_or_a_reason(ours, self._outcomes(self.build(run_of, run=None)))
+        for steps in (_HEALTHY, _SICK):
+            theirs = self._outcomes(self.build(getattr(self, steps), run=None))
+            assert_same_or_a_reason(self._outcomes(self._trial(steps, 1)), theirs)
 
     def test_runs_without_modes_get_the_same_verdict(self) -> None:
         """Without modes, every step counts as a training step; rules about modes are exempt."""
@@ -154,23 +157,23 @@ class RuleContract(RuleUnderTest):
 
         if {saved.mode for saved in self.make_steps(0)} != {ModeKeys.TRAIN}:
             return
-        for run_of in (self.make_steps, self.make_sick_steps):
-            with_modes = self.build(run_of, num_workers=2)
-            without = self.build(partial(without_modes, run_of), num_workers=2)
-            for one, other in zip(*map(self._outcomes, (with_modes, without)), strict=True):
+        for steps in (_HEALTHY, _SICK):
+            without = self.build(partial(without_modes, getattr(self, steps)), num_workers=2)
+            outcomes = map(self._outcomes, (self._trial(steps), without))
+            for one, other in zip(*outcomes, strict=True):
                 assert type(one) is type(other), (one, other)
 
     # --------------------------------------------------------------------- ways of evaluation
 
     def test_is_deterministic(self) -> None:
         """Two evaluations of the same run end in the same state."""
-        run = self.build(self.make_sick_steps, num_workers=2)
+        run = self._trial(_SICK)
         assert as_text(run.evaluate(self.make_rule())) == as_text(run.evaluate(self.make_rule()))
 
     def test_step_by_step_equals_one_pass(self) -> None:
         """Evaluation file by file, with the state as JSON in between, equals one pass."""
-        for run_of in (self.make_steps, self.make_sick_steps):
-            run = self.build(run_of, num_workers=2)
+        for steps in (_HEALTHY, _SICK):
+            run = self._trial(steps)
             *_, state = states_file_by_file(run, self.make_rule)
             whole = run.evaluate(self.make_rule())
             one, other = as_text(state), as_text(replace(whole, progress=state.progress))
@@ -192,22 +195,19 @@ class RuleContract(RuleUnderTest):
                 "the contract of rules splits runs by hypothesis: pip install hypothesis"
             ) from error
         runs = {
-            "healthy": self.make_steps,
-            "sick": self.make_sick_steps,
-            "not finite": self._changed(partial(filled, np.nan)),
-            "without its tensors": self._changed(lambda _: _NOTHING),
+            "healthy": self._trial(_HEALTHY),
+            "sick": self._trial(_SICK),
+            "not finite": self.build(self._changed(partial(filled, np.nan)), num_workers=2),
+            "without its tensors": self.build(self._changed(lambda _: _NOTHING), num_workers=2),
         }
-        check_any_split(
-            {name: self.build(run_of, num_workers=2) for name, run_of in runs.items()},
-            self.make_rule,
-        )
+        check_any_split(runs, self.make_rule)
 
     def test_order_of_tensors_does_not_matter(self) -> None:
         """The saved order of tensors does not change the verdict."""
-        for run_of in (self.make_steps, self.make_sick_steps):
-            one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
-            other = self.build(backwards(run_of), num_workers=2).evaluate(self.make_rule())
-            assert_same_verdict(one, other)
+        for steps in (_HEALTHY, _SICK):
+            one = self._trial(steps).evaluate(self.make_rule())
+            other = self.build(backwards(getattr(self, steps)), num_workers=2)
+            assert_same_verdict(one, other.evaluate(self.make_rule()))
 
     def test_order_of_workers_does_not_matter(self) -> None:
         """Swapping two workers changes only their names in the verdict."""
@@ -215,16 +215,20 @@ class RuleContract(RuleUnderTest):
         def lopsided(worker: int) -> Iterable[SavedStep]:
             return self.make_sick_steps(worker) if worker else self.make_steps(worker)
 
-        for run_of in (self.make_steps, self.make_sick_steps, lopsided):
-            one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
+        runs: list[tuple[TrialBuilder, RunOfWorker]] = [
+            (self._trial(_HEALTHY), self.make_steps),
+            (self._trial(_SICK), self.make_sick_steps),
+            (self.build(lopsided, num_workers=2), lopsided),
+        ]
+        for run, run_of in runs:
             other = self.build(swapped(run_of), num_workers=2).evaluate(self.make_rule())
-            assert_same_verdict(one, other, whoever=True)
+            assert_same_verdict(run.evaluate(self.make_rule()), other, whoever=True)
 
     # --------------------------------------------------------------------------- three answers
 
     def test_a_run_that_is_too_short_is_not_evaluated(self) -> None:
         """Right before the first decision, the rule says what it needs and what it had."""
-        views = self.build(num_workers=2).views()
+        views = self._trial(_HEALTHY).views()
         number = num_undecided(views, self.make_rule())
 
         def cut(worker: int) -> Iterable[SavedStep]:
@@ -240,8 +244,8 @@ class RuleContract(RuleUnderTest):
 
     def test_no_decision_comes_before_an_issue_could_be_found(self) -> None:
         """Some steps of the sick run have an issue, as many as a healthy run has to a decision."""
-        num_steps = 1 + num_undecided(self.build(num_workers=2).views(), self.make_rule())
-        views = self.build(self.make_sick_steps, num_workers=2).views()
+        num_steps = 1 + num_undecided(self._trial(_HEALTHY).views(), self.make_rule())
+        views = self._trial(_SICK).views()
         stretches = (views[at : at + num_steps] for at in range(len(views)))
         assert any(has_finding(each, self.make_rule()) for each in stretches), (
             f"needs() must declare more: no issue can be found in {num_steps} steps"
@@ -251,7 +255,7 @@ class RuleContract(RuleUnderTest):
 
     def test_evidence_names_what_was_found(self) -> None:
         """A finding names tensor, worker, mode, step and remedy."""
-        run = self.build(self.make_sick_steps, num_workers=2)
+        run = self._trial(_SICK)
         for view, outcome in zip(run.views(), self._outcomes(run), strict=True):
             if isinstance(outcome, IssueFound):
                 evidence = outcome.evidence
@@ -265,7 +269,7 @@ class RuleContract(RuleUnderTest):
 
     def test_values_are_beyond_their_threshold(self) -> None:
         """All values of a measure lie on the same side of the threshold that they exceed."""
-        outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
+        outcomes = self._outcomes(self._trial(_SICK))
         found = [each.evidence for each in outcomes if isinstance(each, IssueFound)]
         unequal = [each for each in found if each.value != each.threshold]
         sides = {(each.measure, each.value > each.threshold) for each in unequal}
@@ -273,7 +277,7 @@ class RuleContract(RuleUnderTest):
 
     def test_evidence_counts_the_findings(self) -> None:
         """The verdict has the first and last step with a finding, and their number."""
-        run = self.build(self.make_sick_steps, num_workers=2)
+        run = self._trial(_SICK)
         found = [
             outcome.evidence.step
             for outcome in self._outcomes(run)
@@ -286,8 +290,7 @@ class RuleContract(RuleUnderTest):
 
     def test_a_verdict_never_turns_back(self) -> None:
         """After a finding, the status and the first finding stay."""
-        sick = self.build(self.make_sick_steps, num_workers=2)
-        first = sick.evaluate(self.make_rule()).evidence
+        first = self._trial(_SICK).evaluate(self.make_rule()).evidence
         assert first is not None
 
         def run_of(worker: int) -> Iterable[SavedStep]:
@@ -306,15 +309,15 @@ class RuleContract(RuleUnderTest):
 
     def test_memory_does_not_grow(self) -> None:
         """The memory does not grow in the second half of a long run."""
-        runs = (self.build(), self.build(self.make_sick_steps))
+        runs = (self._trial(_HEALTHY, 1), self._trial(_SICK, 1))
         sizes = memory_sizes(long_run(runs, rounds=_ROUNDS), self.make_rule())
         half = len(sizes) // 2
         assert max(sizes[half:]) <= 1.2 * max(sizes[:half]) + 64
 
     def test_memory_is_bounded_however_many_tensors_there_are(self) -> None:
         """The memory of a run with 2,000 tensors per step fits into a checkpoint."""
-        for run_of in (self.make_steps, self.make_sick_steps):
-            views = many_tensors(self.build(run_of), total=_MANY_TENSORS)
+        for steps in (_HEALTHY, _SICK):
+            views = many_tensors(self._trial(steps, 1), total=_MANY_TENSORS)
             assert max(memory_sizes(views, self.make_rule())) <= MAX_MEMORY_BYTES
 
     def test_takes_parameters_as_strings(self) -> None:
@@ -327,6 +330,11 @@ class RuleContract(RuleUnderTest):
             if parameter.type in (int, float, bool):
                 assert _is_refused(type(rule), {**texts, parameter.name: "neither"})
 
+    def _trial(self, steps: str, num_workers: int = 2) -> TrialBuilder:
+        """Return the trial of the healthy or sick run, which all tests share and only read."""
+        contract: Callable[[], RuleContract] = type(self)
+        return _built(contract, steps, num_workers)
+
     def _outcomes(self, run: TrialBuilder) -> Sequence[Outcome]:
         return checked(run.outcomes(self.make_rule()))
 
@@ -338,6 +346,12 @@ class RuleContract(RuleUnderTest):
                 yield saved._replace(tensors=change(dict(saved.tensors)))
 
         return run_of
+
+
+@lru_cache(maxsize=4)  # the runs of one contract
+def _built(contract: Callable[[], RuleContract], steps: str, num_workers: int) -> TrialBuilder:
+    own = contract()
+    return own.build(getattr(own, steps), num_workers=num_workers)
 
 
 def _as_string(value: object) -> str:

@@ -16,7 +16,7 @@ from rule_runtime.trial.step_view import StepView
 
 __all__ = ["check_any_split"]
 
-_NUM_EXAMPLES: Final = 20
+_NUM_EXAMPLES: Final = 12
 _MAX_STRETCHES: Final = 6
 
 
