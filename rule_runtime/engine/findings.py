@@ -43,7 +43,7 @@ def finding(
     rows, at = row
     tensor = rows.names[at], rows.workers[at]
     message += f"; gradients are stopped by {stopped_by}" if stopped_by else ""
-    found = issue(step, tensor, measured, message, remedy or what_to_try(rule))
+    found = issue(step, tensor, measured, message, remedy or rule)
     return IssueFound(replace(found.evidence, stopped_by=stopped_by))
 
 
@@ -52,9 +52,9 @@ def issue(
     tensor: tuple[str, str],
     measured: tuple[str, float, float],
     message: str,
-    remedy: str,
+    remedy: str | Rule,
 ) -> IssueFound:
-    """Return a finding in a worker's tensor; the arguments are those of `finding`."""
+    """Return a finding in a worker's tensor; the remedy may be that of a rule. See `finding`."""
     (name, worker), (measure, value, threshold) = tensor, measured
     return IssueFound(
         Evidence(
@@ -66,7 +66,7 @@ def issue(
             value=value,
             threshold=threshold,
             sentence=f"{name}: {message}",
-            remedy=remedy,
+            remedy=remedy if isinstance(remedy, str) else what_to_try(remedy),
         )
     )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.curve_rule import Finding
-from rule_runtime.engine.findings import finding
+from rule_runtime.engine.findings import issue
 from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
@@ -110,10 +110,8 @@ class ClassImbalance(Rule):
         if not findings:
             return Passed()
         labels, worst = max(findings, key=lambda of: (of[1].measure != "misprediction", of[1].value))
-        rows = step.tensors()
-        row = rows.pairs.index((labels.name, labels.worker))
         measured = (worst.measure, worst.value, worst.threshold)
-        return finding(self, step, (rows, row), measured, worst.message)
+        return issue(step, (labels.name, labels.worker), measured, worst.message, self)
 
     def _imbalance(
         self, tally: LabelTally, of: ClassLabels, validation: LabelTally | None

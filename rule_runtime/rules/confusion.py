@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.findings import finding
+from rule_runtime.engine.findings import issue
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
 from rule_runtime.facts.class_labels import MAX_CLASSES
@@ -80,10 +80,8 @@ class Confusion(Rule):
         if not found:
             return Passed()
         measure, _, value, threshold, message, worker = min(found)
-        rows = step.tensors()
-        row = rows.pairs.index((matrices[worker][0], worker))
-        message = f"{value:.3g} of the predictions of class {message}"
-        return finding(self, step, (rows, row), (measure, value, threshold), message)
+        message, tensor = f"{value:.3g} of the predictions of class {message}", matrices[worker][0]
+        return issue(step, (tensor, worker), (measure, value, threshold), message, self)
 
     def _matrix(self, step: StepView, worker: str) -> tuple[str, npt.NDArray[np.int64]] | None:
         """Return the name of predictions, and counts [K, K] of true by predicted class."""

@@ -11,7 +11,7 @@ import numpy as np
 from hook_layer.frameworks import XGBOOST
 from rule_runtime.detectors.curves import is_never_better, margin_of
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.findings import issue, what_to_try
+from rule_runtime.engine.findings import issue
 from rule_runtime.engine.needs import passes_of_patience
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEnough, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -115,7 +115,7 @@ class GeneralisationGap(Rule):
         text += f"{one.training:.3g}: a gap of {gap:.3g} % of the baseline {baseline.loss:.3g}, "
         text += f"more than {self.gap_percent:g} %"
         measured = ("gap_percent", gap, self.gap_percent)
-        return issue(step, (one.loss, one.worker), measured, text, what_to_try(self))
+        return issue(step, (one.loss, one.worker), measured, text, self)
 
 
 def _no_better(step: StepView, one: ValidationPass, baseline: Baseline) -> IssueFound | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.detectors.streak import streak
-from rule_runtime.engine.findings import issue, what_to_try
+from rule_runtime.engine.findings import issue
 from rule_runtime.engine.needs import Needs, passes_of_patience
 from rule_runtime.engine.outcome import NotApplicable, NotEnough, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
@@ -41,7 +41,7 @@ class _PassRule(Rule):
         if not faults:
             return self._without_fault(passes)
         (measured, text), *tensor = min(faults, key=lambda one: (-one[0][0][1], *one[1:]))
-        return issue(step, (tensor[0], tensor[1]), measured, text, what_to_try(self))
+        return issue(step, (tensor[0], tensor[1]), measured, text, self)
 
     def _passes(self, step: StepView, memory: Memory) -> list[ValidationPass]:
         return validation_passes(step, memory)
