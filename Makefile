@@ -16,7 +16,7 @@ OTHER_ENVIRONMENTS := frameworks interop mxnet oldest sagemaker2 sagemaker3
 # Otherwise each process that a test starts would compile the sources of its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-all setup-demo setup-dev demo test test-all lint lock docs synth bench dist sbom soak cost e2e clean
+.PHONY: help setup setup-all setup-demo setup-dev demo test pytest test-all lint lock docs synth bench dist sbom soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,7 +37,10 @@ setup-dev: setup-demo
 demo: setup-demo  ## Watch a healthy and a sick training run on this machine.
 	@$(VENV)/python -m examples.demo
 
-test: lint setup  ## Run the checks and the tests that a contributor needs.
+test: lint pytest  ## Run the checks and the tests that a contributor needs.
+
+# A target of its own: with `--jobs`, mypy's single process and the tests run side by side.
+pytest: setup
 	@$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not other_environment" $(PYTEST_ARGUMENTS)
 
 test-all: setup-all  ## Run the rest: other frameworks, the original clients, the oldest versions.
