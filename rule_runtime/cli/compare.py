@@ -28,7 +28,8 @@ from rule_runtime.optional_extra import require_report_extra
 from rule_runtime.trial.run_settings import (
     SettingDifference,
     differing_settings,
-    run_settings,
+    read_environment,
+    settings_of,
 )
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _settings(first: Trial, second: Trial) -> list[SettingDifference] | str:
     settings = []
     for trial in (first, second):
         try:
-            settings.append(run_settings(trial.store))
+            settings.append(settings_of(read_environment(trial.store)))
         except FormatError as error:
             return str(error)
         if not settings[-1]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,11 +25,8 @@ from rule_runtime.trial.sessions import StoredRun, read_session, runs_of
 
 __all__ = ["runs"]
 
-_LAST_FILES: Final = 20
-"""Number of last index files that are searched for the last training loss."""
 _MAX_NAME: Final = 26
 """Characters of `train-20260131-120000-ab12`: such names stay whole in 80 columns."""
-_LOSSES: Final = "losses"
 _NOT_EVALUATED: Final = "not evaluated"
 _NO_ISSUE: Final = "no issue"
 
@@ -113,10 +108,16 @@ def runs(
             Text(each.verdict, style="red" if each.findings else ""),
             age_text(each.time),
             each.took,
-            "" if each.last_loss is None else f"{each.last_loss:.4g}",
+            _loss_text(each.last_loss),
         )
     Console().print(table)
     typer.echo(f"{counted(len(found), 'session')} in {folder}")
+
+
+def _loss_text(loss: float | None) -> str:
+    if loss is None:
+        return ""
+    return f"{loss:.4g}" if math.isfinite(loss) else "not finite"
 
 
 def _summaries(folder: Path) -> Iterator[_Summary]:
@@ -135,35 +136,17 @@ def _summaries(folder: Path) -> Iterator[_Summary]:
 
 def _summary(path: str, session: SessionFile, stored: list[StoredRun]) -> _Summary:
     from rule_runtime.reporting.job_verdicts import has_verdict, stored_verdicts  # noqa: PLC0415 - loads numpy
-    from rule_runtime.trial.run_files import current_run  # noqa: PLC0415 - as above
+    from rule_runtime.reporting.run_losses import RunLosses  # noqa: PLC0415 - as above
 
     findings: dict[str, None] = {}
     is_judged = False
-    for run in stored:
-        store = open_store(run.path)
-        verdicts = stored_verdicts(store.uri, current_run(store))
+    losses = [RunLosses(open_store(run.path)) for run in stored]
+    for run, of_run in zip(stored, losses, strict=True):
+        verdicts = stored_verdicts(open_store(run.path).uri, of_run.run)
         is_judged |= has_verdict(verdicts)
         for verdict in verdicts:
             if verdict.status is RuleStatus.ISSUES_FOUND:
                 findings[verdict.name] = None
-    losses = (_last_loss(run.path) for run in reversed(stored))
-    last_loss = next((loss for loss in losses if loss is not None), None)
+    lasts = (of_run.last for of_run in reversed(losses))
+    last_loss = next((loss for loss in lasts if loss is not None), None)
     return _Summary(path, session, tuple(findings), is_judged, len(stored), last_loss)
-
-
-def _last_loss(path: str) -> float | None:
-    """Return the last saved training loss of a run; None if there is none."""
-    from hook_layer.format.modes import ModeKeys  # noqa: PLC0415 - loads numpy
-    from rule_runtime.trial.step_index import list_index_files, load_step_files  # noqa: PLC0415
-    from rule_runtime.trial.step_view import StepReader  # noqa: PLC0415 - as above
-
-    store = open_store(path)
-    keys = deque((key for key, _ in list_index_files(store)), maxlen=_LAST_FILES)
-    reader = StepReader(store)
-    for file in reversed(load_step_files(store, list(keys))):
-        if file.index is None or file.index.mode not in {ModeKeys.TRAIN, ModeKeys.GLOBAL}:
-            continue
-        rows = reader.view(file.step, [file], num_workers=1).tensors(collections=[_LOSSES])
-        for loss in islice(rows.column("mean"), 1):
-            return float(loss)
-    return None

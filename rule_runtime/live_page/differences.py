@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from rule_runtime.live_page.catalogue import Place
 from rule_runtime.live_page.opened_run import OpenedRun
 from rule_runtime.live_page.run_data import details
-from rule_runtime.live_page.run_summary import arguments_of
 from rule_runtime.optional_extra import require_report_extra
+from rule_runtime.trial.run_settings import settings_of
 from rule_runtime.trial.trial import Trial
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ __all__ = ["differences", "differing_arguments"]
 
 _MAX_NUMBERS: Final = 2_000_000
 """Statistics (steps times tensors) that are compared: a second of work."""
-_FACTS: Final = ("Python", "Host", "Platform", "Cpus", "Gpus", "WorkingDirectory")
 
 
 def differing_arguments(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -27,24 +27,30 @@ def differing_arguments(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     values: dict[str, dict[str, set[str | None]]] = {}
     by_script: dict[str, list[Mapping[str, str]]] = {}
     for row in rows:
-        arguments = row.get("arguments") or {}
-        by_script.setdefault(arguments.get("script", ""), []).append(arguments)
+        script, arguments = _by_script(row)
+        by_script.setdefault(script, []).append(arguments)
     for script, given in by_script.items():
         names = dict.fromkeys(name for arguments in given for name in arguments)
         values[script] = {name: {each.get(name) for each in given} for name in names}
     found = []
     for row in rows:
-        arguments = row.get("arguments") or {}
-        of_script = values[arguments.get("script", "")]
+        script, arguments = _by_script(row)
+        of_script = values[script]
         differs = {name: text for name, text in arguments.items() if len(of_script[name]) > 1}
         shown = {name: value for name, value in row.items() if name != "arguments"}
         found.append({**shown, "differs": differs})
     return found
 
 
+def _by_script(row: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the name of a run's script, and the other arguments."""
+    arguments = dict(row.get("arguments") or {})
+    return PurePosixPath(arguments.pop("script", "")).name, arguments
+
+
 def differences(runs: Sequence[tuple[OpenedRun, Place]]) -> dict[str, Any]:
     """Return the facts that runs do not share, and where each differs first from the first run."""
-    facts = [_facts(details(run, place)["environment"]) for run, place in runs]
+    facts = [settings_of(details(run, place)["environment"]) for run, place in runs]
     names = dict.fromkeys(name for each in facts for name in each)
     table = [
         {"name": name, "values": values}
@@ -53,18 +59,6 @@ def differences(runs: Sequence[tuple[OpenedRun, Place]]) -> dict[str, Any]:
     ]
     found = [_first_difference(runs[0][0], other) for other, _ in runs[1:]]
     return {"facts": table, "first": found}
-
-
-def _facts(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return arguments, commit, packages and machine as texts by name."""
-    command, git = environment.get("Command"), environment.get("Git")
-    given = [str(each) for each in command] if isinstance(command, list) else []
-    facts = dict(arguments_of(given))
-    if isinstance(git, dict):
-        facts["commit"] = f"{git.get('Commit')}{' with changes' if git.get('IsDirty') else ''}"
-    facts |= {name: str(environment[name]) for name in _FACTS if name in environment}
-    packages: dict[str, str] = environment.get("Packages", {})
-    return facts | packages
 
 
 def _first_difference(first: OpenedRun, second: OpenedRun) -> dict[str, Any]:

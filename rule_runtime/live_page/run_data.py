@@ -21,8 +21,8 @@ from rule_runtime.live_page.opened_run import OpenedRun
 from rule_runtime.live_page.run_columns import STATISTICS
 from rule_runtime.live_page.run_files import (
     console_output,
+    merged_environment,
     plain,
-    read_environment,
     system_curves,
 )
 from rule_runtime.live_page.run_summary import session_and_run, state_of
@@ -105,7 +105,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "diagnosis": _diagnosis(found),
             "is_judged": has_verdict(run.verdicts),
             "verdicts": [_verdict(each) for each in run.verdicts],
-            "environment": read_environment([*stores, run.store]),
+            "environment": merged_environment([*stores, run.store]),
             "console": console_output(stores[0] if stores else run.store),
         }
 

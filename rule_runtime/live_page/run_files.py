@@ -10,27 +10,29 @@ from typing import Any, Final
 import numpy as np
 
 from hook_layer.format.errors import FormatError
-from hook_layer.format.json_document import load_json, load_object
-from hook_layer.format.paths import ENVIRONMENT_FILE
+from hook_layer.format.json_document import load_json
 from hook_layer.storage.base import StorageError, Store
 from rule_runtime.embedded.console_log import CONSOLE_LOG
 from rule_runtime.embedded.system_metrics import SYSTEM_METRICS_FILE
 from rule_runtime.live_page.run_columns import RunColumns
 from rule_runtime.reporting.pixel_columns import Points
+from rule_runtime.trial.run_settings import read_environment
 
-__all__ = ["console_output", "plain", "read_environment", "system_curves"]
+__all__ = ["console_output", "merged_environment", "plain", "system_curves"]
 
-_MAX_ENVIRONMENT_BYTES: Final = 1 << 20
 _MAX_CONSOLE_BYTES: Final = 1 << 20
 _MAX_CONSOLE_SHOWN: Final = 64 << 10
 """Bytes of the console output that a page shows: the last ones."""
 _MAX_METRICS_BYTES: Final = 2 << 20
 """A thousand samples of a machine with sixteen GPUs."""
 _MAX_GPUS: Final = 16
-_FACTS: Final = ("Command", "WorkingDirectory", "Git", "Python", "Host", "Platform", "Cpus", "Gpus")
+_FACTS: Final = (
+    *("Command", "WorkingDirectory", "Git", "Python", "Host", "Platform", "Cpus", "Gpus"),
+    "WorldSize",
+)
 
 
-def read_environment(stores: Sequence[Store]) -> dict[str, Any]:
+def merged_environment(stores: Sequence[Store]) -> dict[str, Any]:
     """Return `environment.json` of a session and of its run; the run's members win.
 
     Unreadable files are skipped.
@@ -38,9 +40,7 @@ def read_environment(stores: Sequence[Store]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for store in stores:
         with suppress(StorageError, FormatError):
-            data = store.get(ENVIRONMENT_FILE, 0, _MAX_ENVIRONMENT_BYTES + 1)
-            limit = _MAX_ENVIRONMENT_BYTES
-            found |= load_object(data, file=ENVIRONMENT_FILE, error=FormatError, max_bytes=limit)
+            found |= read_environment(store)
     known = {name: plain(found[name]) for name in _FACTS if found.get(name) not in (None, [], "")}
     packages = plain(found.get("Packages"))
     if isinstance(packages, dict):

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from hook_layer.format.errors import FormatError
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.session_file import SessionFile, SessionRun
-from hook_layer.storage.base import Store, open_store
+from hook_layer.storage.base import open_store
 from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.live_page.run_files import read_environment
+from rule_runtime.live_page.run_files import merged_environment
 from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict, stored_verdicts
-from rule_runtime.reporting.tensor_kinds import TensorKinds
-from rule_runtime.trial.job_file import usable_job_file
+from rule_runtime.reporting.run_losses import RunLosses
 from rule_runtime.trial.run_files import read_end_marker
+from rule_runtime.trial.run_settings import arguments_of
 from rule_runtime.trial.sessions import read_session
-from rule_runtime.trial.step_index import iter_step_files, list_index_files
 
 if TYPE_CHECKING:
     from rule_runtime.live_page.catalogue import Place
 
-__all__ = ["arguments_of", "run_summary", "session_and_run", "state_of"]
+__all__ = ["run_summary", "session_and_run", "state_of"]
 
-_MOST_FILES: Final = 200
-_MOST_BYTES: Final = 8 << 20
-"""Files and bytes of index files that a summary reads, evenly over the run."""
-_MOST_LAST_FILES: Final = 50
-"""Last index files that are searched for a training loss, which a validation pass may follow."""
-_TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
-_SCRIPT: Final = (".py", ".sh")
+_MAX_COMMAND: Final = 1000
+"""Characters of a command that the list shows: it may show thousands of runs."""
 
 
 def run_summary(place: Place) -> dict[str, Any]:
@@ -46,18 +36,15 @@ def run_summary(place: Place) -> dict[str, Any]:
         store = open_store(place.path)
         session, run = session_and_run(place)
         stores = [open_store(place.session)] if place.session else []
-        environment = read_environment([*stores, store])
+        environment = merged_environment([*stores, store])
         command = environment.get("Command") or (list(session.command) if session else [])
-        given = [str(each) for each in command] if isinstance(command, list) else []
+        row |= _command(command if isinstance(command, list) else [])
         git = environment.get("Git")
-        job = usable_job_file(store)
-        script = _script(given)
-        shown = " ".join([PurePosixPath(given[script]).name, *given[script + 1 :]]) if given else ""
-        row |= {"command": shown, "arguments": arguments_of(given)}
         facts = git if isinstance(git, dict) else {}
         row |= {"commit": str(facts.get("Commit") or ""), "is_dirty": bool(facts.get("IsDirty"))}
-        row |= _verdicts(stored_verdicts(store.uri, None if job is None else job.run_id))
-        row |= _losses(store, None if job is None else job.run_id)
+        losses = RunLosses(store)
+        row |= _verdicts(stored_verdicts(store.uri, losses.run))
+        row |= _losses(losses)
         marker = read_end_marker(store)
         row["state"] = state_of(session, run, has_ended=marker is not None)
         row["started"] = run.started_at if run else session.started_at if session else None
@@ -92,32 +79,16 @@ def state_of(session: SessionFile | None, run: SessionRun | None, *, has_ended: 
     return "ended" if is_over else "running"
 
 
-def arguments_of(command: Sequence[str]) -> dict[str, str]:
-    """Return the arguments of a command by name; positional ones are numbered."""
-    at = _script(command)
-    found: dict[str, str] = {"script": PurePosixPath(command[at]).name} if command else {}
-    name = ""
-    for each in command[at + 1 :]:
-        if each.startswith("-") and not _is_number(each):
-            name, has_value, value = each.lstrip("-").partition("=")
-            found[name] = value if has_value else "true"
-            name = "" if has_value else name
-        elif name:
-            found[name], name = each, ""
-        else:
-            found[f"#{len(found)}"] = each
-    return found
-
-
-def _script(command: Sequence[str]) -> int:
-    """Return the position of the script in a command."""
-    return next((at for at, each in enumerate(command) if each.endswith(_SCRIPT)), 0)
-
-
-def _is_number(text: str) -> bool:
-    with suppress(ValueError):
-        return math.isfinite(float(text))
-    return False
+def _command(command: Sequence[Any]) -> dict[str, Any]:
+    """Return the command as the list shows it, from its script on, and its arguments."""
+    texts = [str(each) for each in command]
+    arguments = arguments_of(texts)
+    script = arguments.get("script", "")
+    shown = texts[texts.index(script) + 1 :] if script else []
+    return {
+        "command": " ".join([PurePosixPath(script).name, *shown])[:_MAX_COMMAND],
+        "arguments": arguments,
+    }
 
 
 def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
@@ -128,51 +99,17 @@ def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
     return {"findings": names, "diagnosis": headline, "is_judged": has_verdict(verdicts)}
 
 
-def _losses(store: Store, run: str | None) -> dict[str, Any]:
-    """Return number of steps, last and best training loss."""
-    keys = [key for key, _ in list_index_files(store)]
-    steps = len({key.rpartition("_worker_")[0] for key in keys})
-    first = [key for key in keys if key.endswith("_worker_0.json")] or keys
-    if not keys:
-        return {"steps": 0, "last_loss": None, "best_loss": None, "is_sampled": False}
-    count = min(len(first), _MOST_FILES, max(2, _MOST_BYTES // max(store.size(first[-1]), 1)))
-    chosen = [first[at] for at in np.linspace(0, len(first) - 1, count).astype(int)]
-    reader = _LossReader(store, run)
-    losses = list(reader.losses(chosen))
-    is_sampled = len(chosen) < len(first)
-    ends = reversed(first[-_MOST_LAST_FILES:] if is_sampled else ())
-    newest = next((loss for key in ends for loss in reader.losses([key])), None)
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    last = newest if newest is not None else losses[-1] if losses else None
+def _losses(found: RunLosses) -> dict[str, Any]:
+    last = found.last
+    is_finite = last is not None and math.isfinite(last)
     return {
-        "steps": steps,
-        "last_loss": None if last is None or not math.isfinite(last) else last,
-        "is_last_bad": last is not None and not math.isfinite(last),
-        "is_last_sampled": is_sampled and newest is None,
-        "best_loss": min(finite, default=None),
-        "is_sampled": is_sampled,
+        "steps": found.num_steps,
+        "last_loss": last if is_finite else None,
+        "is_last_bad": last is not None and not is_finite,
+        "is_last_sampled": found.is_last_sampled,
+        "best_loss": found.best,
+        "is_sampled": found.is_sampled,
     }
-
-
-class _LossReader:
-    """Reads training losses from index files of a run."""
-
-    def __init__(self, store: Store, run: str | None) -> None:
-        self._store, self._run = store, run
-        self._kinds = TensorKinds(store)
-
-    def losses(self, keys: Sequence[str]) -> Iterator[float]:
-        """Yield the training losses of some files in step order; NaN if one is not finite."""
-        for file in iter_step_files(self._store, keys):
-            index = file.index
-            block = None if index is None or index.run != self._run else index.statistics
-            if index is None or block is None or index.mode not in _TRAINING:
-                continue
-            group = self._kinds.group(block.tensors)
-            for at in group.scalars["losses"][:1]:
-                row = group.rows[at]
-                is_bad = block.column("nan")[row] + block.column("inf")[row] > 0
-                yield math.nan if is_bad else float(block.column("mean")[row])
 
 
 def _seconds(start: object, end: object) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +13,19 @@ from hook_layer.format.json_document import load_object
 from hook_layer.format.paths import ENVIRONMENT_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
-__all__ = ["SettingDifference", "differing_settings", "run_settings"]
+__all__ = [
+    "SettingDifference",
+    "arguments_of",
+    "differing_settings",
+    "read_environment",
+    "settings_of",
+]
 
 _MAX_BYTES: Final = 4 << 20
 """Maximum size of `environment.json`, of a command with thousands of arguments."""
 _OPTION: Final = re.compile(r"-+[^\d\W].*", re.DOTALL)
 """An option, unlike a negative number."""
+_SCRIPT: Final = (".py", ".sh")
 _FACTS: Final = {
     "Python": "Python",
     "WorldSize": "ranks",
@@ -45,10 +52,8 @@ class SettingDifference:
     second: str | None
 
 
-def run_settings(store: Store) -> dict[str, str]:
-    """Return the settings of a run as texts: arguments, commit, packages, machine.
-
-    They are empty if there is no `environment.json`.
+def read_environment(store: Store) -> dict[str, Any]:
+    """Return the content of `environment.json`; empty if there is none.
 
     Raises:
         FormatError: The file is no JSON object, or longer than 4 MiB.
@@ -59,11 +64,15 @@ def run_settings(store: Store) -> dict[str, str]:
     except ObjectNotFoundError:
         return {}
     file = f"{store.uri}{ENVIRONMENT_FILE}"
-    found = load_object(data, file=file, error=FormatError, max_bytes=_MAX_BYTES)
+    return load_object(data, file=file, error=FormatError, max_bytes=_MAX_BYTES)
+
+
+def settings_of(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of an environment as texts: arguments, commit, packages, machine."""
     command, git, packages = (found.get(key) for key in ("Command", "Git", "Packages"))
     commit = git if isinstance(git, dict) else {}
     return {
-        **_arguments(map(_text, command) if isinstance(command, list) else ()),
+        **arguments_of(list(map(_text, command)) if isinstance(command, list) else ()),
         **({"commit": _text(commit["Commit"])} if "Commit" in commit else {}),
         **({"uncommitted changes": _text(commit["IsDirty"])} if "IsDirty" in commit else {}),
         **(
@@ -86,11 +95,18 @@ def differing_settings(
     ]
 
 
-def _arguments(command: Iterable[str]) -> dict[str, str]:
-    """Return options and `name=value` arguments by name, and others by position."""
-    found: dict[str, list[str]] = {}
+def arguments_of(command: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a command by name: launcher, script, and those of the script.
+
+    The launcher is what precedes the script, such as `python -u`. Values of an option are separated
+    by spaces; an option without any is "given". `name=value` is an option, too. Other arguments
+    have their position after the script.
+    """
+    at = next((at for at, text in enumerate(command) if text.endswith(_SCRIPT)), 0)
+    named = {"launcher": list(command[:at]), "script": list(command[at : at + 1])}
+    found = {name: values for name, values in named.items() if values}
     option = ""
-    for position, argument in enumerate(command):
+    for position, argument in enumerate(command[at + 1 :], 1):
         name, has_value, value = argument.partition("=")
         if _OPTION.fullmatch(argument):
             option = "" if has_value else name
@@ -100,7 +116,7 @@ def _arguments(command: Iterable[str]) -> dict[str, str]:
         elif has_value:
             found.setdefault(name, []).append(value)
         else:
-            found[f"argument {position}" if position else "program"] = [argument]
+            found[f"argument {position}"] = [argument]
     return {name: " ".join(values) or "given" for name, values in found.items()}
 
 

@@ -36,7 +36,7 @@ function sortKey(row, name) {
 }
 
 function differing(row) {
-	return Object.entries(row.differs).filter(([name]) => name !== "script").map(([name, value]) => `${name}=${value}`).join(" ");
+	return Object.entries(row.differs).map(([name, value]) => `${name}=${value}`).join(" ");
 }
 
 function compare(a, b, name) {

@@ -15,7 +15,7 @@ from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial.run_settings import differing_settings, run_settings
+from rule_runtime.trial.run_settings import differing_settings, read_environment, settings_of
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, train, trial_in
 from tests.tables import table
 
@@ -205,6 +205,6 @@ JSON_VALUES = st.recursive(
 def test_any_json_is_read_as_texts(content: dict[str, Any]) -> None:
     store = MemoryStore()
     store.put("environment.json", json.dumps(content).encode())
-    settings = run_settings(store)
+    settings = settings_of(read_environment(store))
     assert all(isinstance(text, str) for text in settings.values())
     assert differing_settings(settings, settings) == []

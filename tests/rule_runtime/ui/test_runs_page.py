@@ -193,7 +193,7 @@ def test_rows_are_found_filtered_and_sorted_by_keyboard(browser: Browser, addres
         page.get_by_label("Search runs").fill("")
         page.get_by_label("Show", exact=True).select_option("With findings")
         expect(names).to_have_text(["sick/run-1"])
-        expect(page.locator(".runs td.differs")).to_have_text("lr=0.5")
+        expect(page.locator(".runs td.differs")).to_have_text("--lr=0.5")
         watched.check()
 
 
