@@ -109,7 +109,9 @@ class ClassImbalance(Rule):
             findings += [(labels, one) for one in both if one is not None]
         if not findings:
             return Passed()
-        labels, worst = max(findings, key=lambda of: (of[1].measure != "misprediction", of[1].value))
+        labels, worst = max(
+            findings, key=lambda of: (of[1].measure != "misprediction", of[1].value)
+        )
         measured = (worst.measure, worst.value, worst.threshold)
         return issue(step, (labels.name, labels.worker), measured, worst.message, self)
 
