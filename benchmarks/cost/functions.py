@@ -89,6 +89,8 @@ class Functions:
         """
         variables = dict(evaluator.variables)
         variables[environment.QUEUE_URL] = self.queue_urls[evaluator.name]
+        # The limit goes by real time, in which minutes of a simulation pass at once.
+        variables[environment.JOB_FILES_PER_MINUTE] = "1000000"
         event = {
             "Records": [
                 {**_RECORD, "messageId": str(n), "body": body} for n, body in enumerate(bodies)
