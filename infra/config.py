@@ -123,6 +123,8 @@ class StepwatchConfig:
         notify_not_judged: Whether to report a rule without data to evaluate, even if the job did
             not request the rule by name.
         alarms: `all`, or `essential`, which omits the alarms of each rule's function.
+        cost_alarm_usd_per_day: Dollars that the functions may cost in a day, as they estimate it at
+            list prices. Above it, an alarm starts. By default, there is no such alarm and estimate.
         verdict_latency_s: Seconds from a tensor to its verdict above which an alarm starts.
         canary: Whether a new version of `stop_job`, `finish_job` and `notify` gets a tenth of the
             events for five minutes, and is rolled back if it fails.
@@ -177,6 +179,7 @@ class StepwatchConfig:
     )
     notify_not_judged: Annotated[bool, read_flag] = False
     alarms: Annotated[str, read_choice("all", "essential")] = "all"
+    cost_alarm_usd_per_day: Annotated[int | None, read_number(1, 1_000_000)] = None
     verdict_latency_s: Annotated[int, read_number(1, 86400)] = 60
     canary: Annotated[bool | None, read_flag] = None
     event_bus: Annotated[str, read_choice("default", "own")] = "default"

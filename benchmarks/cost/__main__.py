@@ -28,10 +28,10 @@ from benchmarks.cost.deployment import Deployment
 from benchmarks.cost.document import COMMAND, PAGE, document
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
-from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.simulation import simulate
 from benchmarks.cost.workload import Timing, Workload
 from infra.local.deployment import synthesise
+from lambdas.contracts.prices import READ_ON, Prices
 from tools.generated_text import bring_up_to_date
 
 __all__ = ["main"]

@@ -15,9 +15,9 @@ from benchmarks.cost.model import (
     index_moves,
     requests_of,
 )
-from benchmarks.cost.prices import Prices
 from benchmarks.cost.workload import FEWEST_POLLERS, POLLERS, Timing, Workload
 from hook_layer.run.stop_signal import DEFAULT_STOP_POLL_S
+from lambdas.contracts.prices import Prices
 from lambdas.shared.state_item import RETENTION_S
 
 __all__ = [

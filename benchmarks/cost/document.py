@@ -7,8 +7,8 @@ from typing import Final
 
 from benchmarks.cost.bill import custom_rules_of_the_original, dollars, idle_month, million_steps
 from benchmarks.cost.deployment import Deployment
-from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.workload import Timing, Workload
+from lambdas.contracts.prices import READ_ON, Prices
 from tools.generated_text import replaced
 
 __all__ = ["BEGIN", "COMMAND", "END", "PAGE", "document", "table"]

@@ -22,7 +22,7 @@ from infra.constructs.tensor_bus import TensorBus
 from infra.constructs.trust import Trust, role_path
 from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
-from lambdas.contracts.environment import METRICS_NAMESPACE
+from lambdas.contracts.environment import ESTIMATES_COST, METRICS_NAMESPACE
 from lambdas.contracts.metrics import namespace_of
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ class StepwatchFunction(Construct):
                 **source.watched.environment(),
                 **environment,
                 METRICS_NAMESPACE: namespace_of(source.config.stage),
+                **({ESTIMATES_COST: "true"} if source.config.cost_alarm_usd_per_day else {}),
             },
             recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
             tracing=lambda_.Tracing.ACTIVE if source.config.tracing else None,

@@ -13,7 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
 from lambdas.contracts.events import ACTIVE_INDEX
-from lambdas.contracts.metrics import namespace_of
+from lambdas.contracts.metrics import ESTIMATED_COST, EVERY_FUNCTION, namespace_of
 
 __all__ = [
     "REQUESTS",
@@ -56,15 +56,24 @@ class OwnMetrics:
         """Return a metric of the function that stops jobs."""
         return self._metric(name, {"service": "stop_job"}, statistic)
 
+    def cost_of_a_day(self) -> cloudwatch.Metric:
+        """Return the dollars that all functions estimate for a day."""
+        day = cdk.Duration.days(1)
+        return self._metric(ESTIMATED_COST, {"service": EVERY_FUNCTION}, "Sum", day)
+
     def _metric(
-        self, name: str, dimensions: Mapping[str, str], statistic: str
+        self,
+        name: str,
+        dimensions: Mapping[str, str],
+        statistic: str,
+        period: cdk.Duration = MINUTE,
     ) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace=namespace_of(self.stage),
             metric_name=name,
             dimensions_map=dict(dimensions),
             statistic=statistic,
-            period=MINUTE,
+            period=period,
         )
 
 

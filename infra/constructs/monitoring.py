@@ -81,6 +81,8 @@ class Monitoring(Construct):
         self._action = actions.SnsAction(topic)
         self._own = OwnMetrics(config.stage)
         self._watch_all(monitored)
+        if config.cost_alarm_usd_per_day is not None:
+            self._watch_cost(config.cost_alarm_usd_per_day)
         if config.alarms == "all":
             self._watch_rules(config, monitored.evaluations)
         self.dashboard = Dashboard(
@@ -134,6 +136,20 @@ class Monitoring(Construct):
         )
         for id_, function in monitored.each_minute.items():
             self._alarm_without_call(id_, function)
+
+    def _watch_cost(self, dollars: int) -> None:
+        what = "The functions cost more in a day than stepwatch:cost_alarm_usd_per_day"
+        alarm = cloudwatch.Alarm(
+            self,
+            "CostPerDay",
+            metric=self._own.cost_of_a_day(),
+            threshold=dollars,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=described(what, "CostPerDay"),
+        )
+        alarm.add_alarm_action(self._action)
 
     def _watch_rules(
         self, config: StepwatchConfig, evaluations: Mapping[str, RuleEvaluation]

@@ -8,6 +8,7 @@ __all__ = [
     "CUSTOM_RULES",
     "CUSTOM_RULE_BUCKET",
     "DEPLOYED_RULES",
+    "ESTIMATES_COST",
     "EVENT_BUS_NAME",
     "GROUPED_RULES",
     "JOB_FILES_PER_MINUTE",
@@ -67,6 +68,9 @@ CUSTOM_RULES: Final = "STEPWATCH_CUSTOM_RULES"
 
 A job can select these files, but not add one.
 """
+
+ESTIMATES_COST: Final = "STEPWATCH_ESTIMATES_COST"
+"""All functions: `true` to write the estimated cost of each call as a metric."""
 
 METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
 """All functions: namespace of their metrics, see `lambdas.contracts.metrics`."""

@@ -146,7 +146,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
         `batchItemFailures` with the records that must be delivered again.
     """
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: _LONGEST_MS)
-    with _telemetry().invocation(context):
+    with _telemetry().invocation(context, len(event["Records"])):
         failures = _service().evaluate(event["Records"], remaining_ms)
         _redelivery().soon(event["Records"], failures)
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.config import Config
 from botocore.session import Session, get_session
 
+from lambdas.shared.cost_estimate import request_dollars
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_events import EventBridgeClient
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch",
+    "dollars",
     "dynamodb",
     "ecs",
     "eventbridge",
@@ -102,6 +105,11 @@ def num_requests() -> int:
     return _counter.num
 
 
+def dollars() -> float:
+    """Return the estimated price of these requests."""
+    return _counter.dollars
+
+
 def forget() -> None:
     """Drop all clients, for tests that change credentials or endpoints."""
     for function in (s3, dynamodb, eventbridge, sagemaker, sns, batch, ecs, sqs, _session):
@@ -114,11 +122,14 @@ class _Counter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.num = 0
+        self.dollars = 0.0
 
-    def count(self, **_: Any) -> None:
+    def count(self, request: Any, event_name: str, **_: Any) -> None:
         """Count a request that botocore is about to send; return None to let it proceed."""
+        num_bytes = len(request.body) if isinstance(request.body, bytes | str) else 0
         with self._lock:
             self.num += 1
+            self.dollars += request_dollars(event_name.rpartition(".")[2], num_bytes)
 
 
 _counter: Final = _Counter()

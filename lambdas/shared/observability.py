@@ -8,15 +8,17 @@ take longer than a warm evaluation.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from lambdas.contracts.environment import METRICS_NAMESPACE
-from lambdas.contracts.metrics import DEFAULT_NAMESPACE
+from lambdas.contracts.environment import ESTIMATES_COST, METRICS_NAMESPACE
+from lambdas.contracts.metrics import DEFAULT_NAMESPACE, ESTIMATED_COST, EVERY_FUNCTION
 from lambdas.shared import clients
+from lambdas.shared.cost_estimate import call_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,18 +43,22 @@ class Telemetry:
         # The default class shares metrics between all instances in a process.
         namespace = os.environ.get(METRICS_NAMESPACE) or DEFAULT_NAMESPACE
         self._metrics = EphemeralMetrics(namespace=namespace, service=function)
+        self._cost = EphemeralMetrics(namespace=namespace, service=EVERY_FUNCTION)
+        self._estimates_cost = os.environ.get(ESTIMATES_COST) == "true"
         self._keys = keys
         self._recorded = False
 
     @contextmanager
-    def invocation(self, context: object) -> Iterator[None]:
+    def invocation(self, context: object, num_messages: int = 0) -> Iterator[None]:
         """Mark one invocation: its id is on every line, and its metrics are sent at its end.
 
         Args:
             context: Lambda's context; None and other objects are accepted, for manual calls.
+            num_messages: Messages of a queue that caused it.
         """
         self._logger.append_keys(function_request_id=getattr(context, "aws_request_id", None))
-        num_requests = clients.num_requests()
+        num_requests, dollars = clients.num_requests(), clients.dollars()
+        began = time.perf_counter()
         try:
             yield
         finally:
@@ -62,6 +68,11 @@ class Telemetry:
                     self._metrics.add_dimension(name=name, value=value)
                 self._metrics.flush_metrics()
                 self._recorded = False
+            if self._estimates_cost:
+                spent = call_dollars(time.perf_counter() - began, num_messages)
+                spent += clients.dollars() - dollars
+                self._cost.add_metric(name=ESTIMATED_COST, unit=MetricUnit.NoUnit, value=spent)
+                self._cost.flush_metrics()
 
     @contextmanager
     def job(self, name: str, run: str | None = None) -> Iterator[None]:

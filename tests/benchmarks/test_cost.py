@@ -33,10 +33,10 @@ from benchmarks.cost.document import BEGIN, COMMAND, END, PAGE
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.pollers import calls_of
-from benchmarks.cost.prices import Prices
 from benchmarks.cost.simulation import Counted, simulate
 from benchmarks.cost.workload import POLLERS, Timing, Workload, batches_of
 from hook_layer.testing.written_trial import WrittenTrial
+from lambdas.contracts.prices import Prices
 from tests.benchmarks.moto_simulation import simulate_on_moto
 from tests.hook_layer.tiny_hook import W, make_hook
 from tests.infra.synthesis import assembly_of

@@ -37,6 +37,7 @@ EVERYTHING = {
     "stepwatch:encryption": "kms",
     "stepwatch:retention_days": 90,
     "stepwatch:tracing": True,
+    "stepwatch:cost_alarm_usd_per_day": 20,
     "stepwatch:evaluator_timeout_s": 900,
 }
 

@@ -180,7 +180,8 @@ def test_every_variable_has_a_name_of_the_contract(full_template: Template) -> N
 
 def test_no_environment_exceeds_what_lambda_takes_with_every_rule_and_the_longest_stage() -> None:
     """References are counted as long as the longest values that they can have."""
-    default_template = template_of({"stepwatch:rules": EVERY_RULE, "stepwatch:stage": "s" * 20})
+    longest_stage = {"stepwatch:stage": "s" * 20, "stepwatch:cost_alarm_usd_per_day": 1}
+    default_template = template_of({"stepwatch:rules": EVERY_RULE, **longest_stage})
     assert len(default_template["Resources"]) < MAX_RESOURCES
     longest = {"AWS::SQS::Queue": 120, "AWS::Logs::LogGroup": 90, "AWS::DynamoDB::Table": 80}
     types = {name: found["Type"] for name, found in default_template["Resources"].items()}

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from lambdas.contracts.console import CONSOLE_DOMAINS
-from lambdas.contracts.environment import METRICS_NAMESPACE, RULE_CONFIGURATION_NAME
+from lambdas.contracts.environment import (
+    ESTIMATES_COST,
+    METRICS_NAMESPACE,
+    RULE_CONFIGURATION_NAME,
+)
+from lambdas.contracts.metrics import ESTIMATED_COST
 from lambdas.shared.observability import Telemetry
 from tests.infra.queries import Template, only, resources
 
@@ -249,7 +254,7 @@ def test_metrics_are_those_that_the_functions_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: Template = request.getfixturevalue(name)
-    shown = list(own_metrics(found))
+    shown = [own for own in own_metrics(found) if own[1] != ESTIMATED_COST]
     assert {metric for _, metric, _ in shown} >= {"VerdictLatency", "StopsNotConfirmed", "Requests"}
     for namespace, metric, dimensions in shown:
         function = dimensions["service"]
@@ -265,6 +270,31 @@ def test_metrics_are_those_that_the_functions_write(
         assert sorted(described["Dimensions"][0]) == sorted(dimensions)
         assert {key: written[key] for key in dimensions} == dimensions
         assert any(p.fullmatch(metric) for p in written_by(function)), f"{function}: {metric}"
+
+
+def test_the_alarm_on_cost_watches_what_every_function_writes(
+    template: Template,
+    full_template: Template,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ((_, alarm),) = alarms(full_template, "CostPerDay").items()
+    assert (alarm["Statistic"], alarm["Period"], alarm["Threshold"]) == ("Sum", 86400, 20)
+    (dimension,) = alarm["Dimensions"]
+    for function in resources(full_template, "AWS::Lambda::Function").values():
+        reported = function["Environment"]["Variables"]
+        for name in (ESTIMATES_COST, METRICS_NAMESPACE):
+            monkeypatch.setenv(name, reported[name])
+        with Telemetry("any", rule="any").invocation(None):
+            pass
+        (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+        (described,) = line["_aws"]["CloudWatchMetrics"]
+        assert described["Namespace"] == alarm["Namespace"]
+        assert described["Dimensions"] == [[dimension["Name"]]]
+        assert [metric["Name"] for metric in described["Metrics"]] == [alarm["MetricName"]]
+        assert line[dimension["Name"]] == dimension["Value"]
+    assert not alarms(template, "CostPerDay"), "only with the setting"
+    assert ESTIMATES_COST not in str(template)
 
 
 def test_metrics_of_two_stages_do_not_mix(template: Template, full_template: Template) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lambdas.contracts.environment import METRICS_NAMESPACE
+from lambdas.contracts.environment import ESTIMATES_COST, METRICS_NAMESPACE
+from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.contracts.prices import Prices
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 
@@ -101,4 +104,34 @@ def test_requests_alone_are_no_reason_to_write_metrics(aws: None, lines: Any) ->
     telemetry = Telemetry("idle_evaluator")
     with telemetry.invocation(None):
         clients.dynamodb().describe_table(TableName="states")
+    assert lines() == []
+
+
+def test_a_call_is_priced_by_requests_time_memory_and_messages(
+    aws: None, lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ESTIMATES_COST, "true")
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024")
+    prices, large = Prices(), {"S": "x" * 1500}
+    telemetry = Telemetry("priced_evaluator", rule="NonFinite")
+    with telemetry.invocation(None, num_messages=10):
+        clients.s3().list_objects_v2(Bucket="tensors")
+        clients.dynamodb().describe_table(TableName="states")
+        began = time.perf_counter()
+        while time.perf_counter() < began + 0.05:
+            pass
+        for item in ({}, {"text": large}):
+            key = {STATE_PARTITION_KEY: {"S": "a"}, STATE_SORT_KEY: {"S": "b"}}
+            clients.dynamodb().put_item(TableName="states", Item={**key, **item})
+    (line,) = lines()
+    requests = prices.s3_write + 3 * prices.table_write_unit + 21 * prices.queue_request
+    (dollars,) = line["EstimatedCost"]
+    of_time = dollars - requests - prices.call
+    assert 0.05 * prices.gb_second_arm64 < of_time < 5 * prices.gb_second_x86_64
+    assert (line["service"], "rule" in line) == ("every_function", False)
+
+
+def test_without_the_setting_no_call_is_priced(lines: Any) -> None:
+    with Telemetry("frugal_evaluator").invocation(None, num_messages=10):
+        pass
     assert lines() == []
