@@ -1,4 +1,4 @@
-"""Plain runs that the tests of scripts without a hook compare with."""
+"""Runs of scripts that the tests of scripts without a hook share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import SCRIPTS
+from tests.hook_layer.autopatch.watched_scripts import ScriptRuns
 
 
-@pytest.fixture(scope="module")
-def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
-    """Return a function that runs a script without a hook."""
-    runs = PlainRuns(SCRIPTS, tmp_path_factory.mktemp("plain"))
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptRuns]:
+    """Return what runs a script with and without a hook."""
+    runs = ScriptRuns(tmp_path_factory.mktemp("runs"))
     yield runs
     runs.close()

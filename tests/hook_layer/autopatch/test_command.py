@@ -13,15 +13,14 @@ from hook_layer.autopatch.command import MISTAKE
 from hook_layer.format.modes import ModeKeys
 from hook_layer.process.uncaught_errors import STOPPED
 from rule_runtime import create_trial
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
 from tests.hook_layer.autopatch.watched_scripts import (
     ROOT,
     SCRIPTS,
     TORCH,
     XGBOOST,
+    ScriptRuns,
     configuration,
     run,
-    watched,
 )
 
 
@@ -37,10 +36,10 @@ from tests.hook_layer.autopatch.watched_scripts import (
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
-    unhooked: PlainRuns, tmp_path: Path, options: list[str], loss: str
+    runs: ScriptRuns, tmp_path: Path, options: list[str], loss: str
 ) -> None:
     collections = ["weights", "gradients"]
-    trial, log = watched(unhooked, tmp_path, TORCH, *options, collections=collections)
+    trial, log = runs.trial(tmp_path, TORCH, *options, collections=collections)
     assert "another one" not in log
     assert {"Net_hidden.weight", "gradient/Net_head.bias", loss} <= set(trial.tensor_names())
     assert trial.steps() == list(range(10))
@@ -49,24 +48,24 @@ def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
     assert trial.loaded_all_steps
 
 
-def test_the_model_is_the_one_that_is_trained(unhooked: PlainRuns, tmp_path: Path) -> None:
-    trial, log = watched(unhooked, tmp_path, "features_script.py", collections=["gradients"])
+def test_the_model_is_the_one_that_is_trained(runs: ScriptRuns, tmp_path: Path) -> None:
+    trial, log = runs.trial(tmp_path, "features_script.py", collections=["gradients"])
     assert log.count("a Linear of torch.jit cannot have hooks") == 1
     assert trial.steps() == [0, 1, 2, 3]
     assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
 
 
 def test_modules_outside_the_model_stay_unchanged_and_hide_no_loss(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
-    printed = unhooked(["beside_script.py"]).stdout
+    printed = runs.plain("beside_script.py").stdout
     assert "0 replicas are left\n[0, 0] hooks beside the model" in printed
-    trial, _ = watched(unhooked, tmp_path, "beside_script.py")
+    trial, _ = runs.trial(tmp_path, "beside_script.py")
     assert trial.tensor("MSELoss_output_0").steps() == [0, 1, 2, 3, 4]
 
 
-def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> None:
-    trial, _ = watched(unhooked, tmp_path, "folds_script.py", collections=["weights"])
+def test_only_the_first_fold_is_watched(runs: ScriptRuns, tmp_path: Path) -> None:
+    trial, _ = runs.trial(tmp_path, "folds_script.py", collections=["weights"])
     assert trial.steps() == [0, 1, 2]
     assert trial.loaded_all_steps
     losses = [name for name in trial.tensor_names() if "Loss" in name]
@@ -74,17 +73,17 @@ def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> 
     assert "Net_head.weight" in trial.tensor_names()
 
 
-def test_of_two_models_both_are_watched(unhooked: PlainRuns, tmp_path: Path) -> None:
+def test_of_two_models_both_are_watched(runs: ScriptRuns, tmp_path: Path) -> None:
     command = ["two_models_script.py", "5"]
-    trial, _ = watched(unhooked, tmp_path, *command, collections=["weights"])
+    trial, _ = runs.trial(tmp_path, *command, collections=["weights"])
     assert trial.steps() == [0, 1, 2, 3]  # the last one waited for the first model
     weights = {name for name in trial.tensor_names() if "weight" in name}
     assert weights == {"First_weight", "Second_weight"}
 
 
-def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_path: Path) -> None:
+def test_a_collection_without_tensors_breaks_no_script(runs: ScriptRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "mine"})
-    plain = unhooked([XGBOOST, "own"])
+    plain = runs.plain(XGBOOST, "own")
     done = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
     assert (done.returncode, done.stdout) == (0, plain.stdout)
     assert "Collection mine has not been configured" in done.stderr
@@ -93,11 +92,11 @@ def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_
 
 @pytest.mark.parametrize("order", ["torch first", "xgboost first"])
 def test_a_process_gets_one_hook_whatever_it_trains_with(
-    unhooked: PlainRuns, tmp_path: Path, order: str
+    runs: ScriptRuns, tmp_path: Path, order: str
 ) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
     arguments = ["two_frameworks_script.py", order]
-    plain = unhooked(arguments)
+    plain = runs.plain(*arguments)
     log = tmp_path / "log.txt"
     done = run(
         ["-m", "hook_layer", "--config", config, *arguments],
@@ -154,11 +153,11 @@ def test_a_hook_of_the_script_is_the_only_one(tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_without_a_configuration_the_script_runs_as_it_is(unhooked: PlainRuns) -> None:
+def test_without_a_configuration_the_script_runs_as_it_is(runs: ScriptRuns) -> None:
     done = run(["-m", "hook_layer", TORCH], STEPWATCH_CONFIG="")
     assert done.returncode == 0
     assert "runs without a hook" in done.stderr
-    assert done.stdout == unhooked([TORCH]).stdout
+    assert done.stdout == runs.plain(TORCH).stdout
 
 
 def test_the_environment_may_name_the_folder_or_the_file(tmp_path: Path) -> None:
@@ -281,22 +280,20 @@ def test_exit_status_spawned_processes_and_modules_are_as_without_us(tmp_path: P
 
 @pytest.mark.parametrize("order", [("own", "sklearn"), ("sklearn", "own")])
 def test_the_first_training_of_xgboost_is_watched(
-    unhooked: PlainRuns, tmp_path: Path, order: tuple[str, str]
+    runs: ScriptRuns, tmp_path: Path, order: tuple[str, str]
 ) -> None:
     collections = ["metrics", "predictions", "feature_importance", "hyperparameters"]
-    trial, log = watched(unhooked, tmp_path, XGBOOST, *order, collections=collections)
+    trial, log = runs.trial(tmp_path, XGBOOST, *order, collections=collections)
     assert log.count("only the first training of a process is watched") == 1
     metric = {"own": "train-rmse", "sklearn": "validation_0-rmse"}[order[0]]
     saved = [float(trial.tensor(metric).value(step)[0]) for step in trial.steps()]
-    printed = json.loads(unhooked([XGBOOST, *order]).stdout.splitlines()[-1])
+    printed = json.loads(runs.plain(XGBOOST, *order).stdout.splitlines()[-1])
     assert saved == pytest.approx(printed[0])
     assert {"predictions", "hyperparameters/max_depth"} <= set(trial.tensor_names())
 
 
-def test_passes_of_one_step_of_the_optimizer_are_one_step(
-    unhooked: PlainRuns, tmp_path: Path
-) -> None:
-    trial, log = watched(unhooked, tmp_path, "pairs_script.py", collections=["gradients"])
+def test_passes_of_one_step_of_the_optimizer_are_one_step(runs: ScriptRuns, tmp_path: Path) -> None:
+    trial, log = runs.trial(tmp_path, "pairs_script.py", collections=["gradients"])
     assert trial.steps() == trial.steps(mode=ModeKeys.TRAIN) == [0, 1, 2, 3, 4]
     assert trial.tensor("gradient/Linear_weight").steps() == [0, 1, 2, 3, 4]
     assert trial.tensor("Loss_output_1").steps() == [0, 1, 2, 3, 4]

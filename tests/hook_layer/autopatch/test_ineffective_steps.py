@@ -9,8 +9,7 @@ import pytest
 
 from rule_runtime import create_trial
 from rule_runtime.rules.ineffective_steps import IneffectiveSteps
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import configuration, run
+from tests.hook_layer.autopatch.watched_scripts import ScriptRuns, configuration
 
 SCRIPT = "ineffective_script.py"
 
@@ -30,12 +29,12 @@ SCRIPT = "ineffective_script.py"
     ],
 )
 def test_steps_without_effect_are_counted(
-    unhooked: PlainRuns, tmp_path: Path, kind: str, count: str, least: int
+    runs: ScriptRuns, tmp_path: Path, kind: str, count: str, least: int
 ) -> None:
     wanted = [_as_json(config) for config in IneffectiveSteps().requires()]
     config = configuration(tmp_path, tmp_path / "tensors", *wanted)
-    done = run(["-m", "hook_layer", "--config", config, SCRIPT, kind])
-    assert done.stdout == unhooked([SCRIPT, kind]).stdout, done.stderr
+    done = runs.watched(config, SCRIPT, kind)
+    assert done.stdout == runs.plain(SCRIPT, kind).stdout, done.stderr
     assert not re.search("Traceback|failed", done.stderr), done.stderr
     trial = create_trial(str(tmp_path / "tensors"))
     for name in ("without_gradient", "of_other_parameters", "skipped"):

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import watched
+from tests.hook_layer.autopatch.watched_scripts import ScriptRuns
 
 SCRIPT = "models_script.py"
 WEIGHTS = {f"Net_{part}.weight" for part in ("blocks.0.layer", "blocks.1.layer", "head")}
@@ -18,9 +17,9 @@ ANOTHER = "the other model"
 
 @pytest.mark.parametrize("kind", ["workers", "beside", "regional", "wrapped", "criterion"])
 def test_the_model_is_the_outermost_one_that_an_optimiser_trains(
-    unhooked: PlainRuns, tmp_path: Path, kind: str
+    runs: ScriptRuns, tmp_path: Path, kind: str
 ) -> None:
-    trial, log = watched(unhooked, tmp_path, SCRIPT, kind, collections=COLLECTIONS)
+    trial, log = runs.trial(tmp_path, SCRIPT, kind, collections=COLLECTIONS)
     names = set(trial.tensor_names())
     num_steps = 5 if kind == "workers" else 10
     assert {name for name in names if name.endswith("weight")} == WEIGHTS
@@ -31,8 +30,8 @@ def test_the_model_is_the_outermost_one_that_an_optimiser_trains(
     assert ANOTHER not in log
 
 
-def test_a_model_may_be_called_by_its_methods_only(unhooked: PlainRuns, tmp_path: Path) -> None:
-    trial, log = watched(unhooked, tmp_path, SCRIPT, "methods", collections=COLLECTIONS)
+def test_a_model_may_be_called_by_its_methods_only(runs: ScriptRuns, tmp_path: Path) -> None:
+    trial, log = runs.trial(tmp_path, SCRIPT, "methods", collections=COLLECTIONS)
     assert set(trial.tensor_names()) == WEIGHTS | {"MSELoss_output_0"}
     assert trial.steps(mode=ModeKeys.TRAIN) == list(range(10))
     assert trial.steps(mode=ModeKeys.EVAL) == list(range(4))
@@ -41,28 +40,28 @@ def test_a_model_may_be_called_by_its_methods_only(unhooked: PlainRuns, tmp_path
 
 
 def test_training_continues_if_the_script_stays_in_evaluation_mode(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
-    trial, log = watched(unhooked, tmp_path, SCRIPT, "forgotten", collections=COLLECTIONS)
+    trial, log = runs.trial(tmp_path, SCRIPT, "forgotten", collections=COLLECTIONS)
     assert len(trial.steps(mode=ModeKeys.TRAIN)) == 5 + 3  # of 5 in the second epoch
     assert trial.steps(mode=ModeKeys.EVAL) == [0]
     assert log.count("the model trains in evaluation mode (model.eval())") == 1
 
 
 def test_of_a_training_within_a_compiled_function_weights_and_gradients_are_seen(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
     collections = ["weights", "gradients"]
-    trial, log = watched(unhooked, tmp_path, SCRIPT, "function", collections=collections)
+    trial, log = runs.trial(tmp_path, SCRIPT, "function", collections=collections)
     assert log.count("or in compiled code") == 1
     assert trial.tensor_names(collection="weights")
     assert trial.tensor_names(collection="gradients")
 
 
 def test_a_model_is_found_in_the_second_step_if_an_optimizer_trains_copies(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
-    trial, log = watched(unhooked, tmp_path, SCRIPT, "copies", collections=COLLECTIONS)
+    trial, log = runs.trial(tmp_path, SCRIPT, "copies", collections=COLLECTIONS)
     assert set(trial.tensor_names()) == WEIGHTS | {"MSELoss_output_0"}
     assert trial.steps(mode=ModeKeys.TRAIN) == list(range(9))
     assert ANOTHER not in log

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import watched
+from tests.hook_layer.autopatch.watched_scripts import ScriptRuns
 
 COLLECTIONS = ["weights", "gradients", "losses", "optimizer_steps"]
 NUM_STEPS = 6
@@ -36,15 +35,13 @@ def owner_of(weight: str) -> str:
     ],
 )
 def test_every_model_that_is_trained_is_watched(
-    unhooked: PlainRuns,
+    runs: ScriptRuns,
     tmp_path: Path,
     kind: str,
     weights: dict[str, int],
     losses: list[str],
 ) -> None:
-    trial, _ = watched(
-        unhooked, tmp_path, "several_models_script.py", kind, collections=COLLECTIONS
-    )
+    trial, _ = runs.trial(tmp_path, "several_models_script.py", kind, collections=COLLECTIONS)
     assert trial.steps() == list(range(NUM_STEPS))
     names = trial.tensor_names(collection="weights")
     assert Counter(map(owner_of, names)) == weights
@@ -57,11 +54,11 @@ def test_every_model_that_is_trained_is_watched(
 
 
 def test_a_critic_has_the_gradients_that_its_own_optimizer_saw(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
     """The generator's loss reaches the critic's weights, after its optimizer has stepped."""
-    trial, _ = watched(
-        unhooked, tmp_path, "several_models_script.py", "adversarial", collections=COLLECTIONS
+    trial, _ = runs.trial(
+        tmp_path, "several_models_script.py", "adversarial", collections=COLLECTIONS
     )
     for step in range(2, 5):
         weight = trial.tensor("Net2_0.weight")
@@ -71,10 +68,10 @@ def test_a_critic_has_the_gradients_that_its_own_optimizer_saw(
 
 
 def test_a_model_whose_calls_are_not_seen_is_watched_by_its_optimizer(
-    unhooked: PlainRuns, tmp_path: Path
+    runs: ScriptRuns, tmp_path: Path
 ) -> None:
-    trial, log = watched(
-        unhooked, tmp_path, "several_models_script.py", "by_forward", collections=COLLECTIONS
+    trial, log = runs.trial(
+        tmp_path, "several_models_script.py", "by_forward", collections=COLLECTIONS
     )
     assert "no call of a Net is seen" in log
     assert trial.tensor_names(collection="losses") == [MSE.format(0)]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
-from tests.hook_layer.autopatch.watched_scripts import SCRIPTS, configuration, run
+from tests.hook_layer.autopatch.watched_scripts import SCRIPTS, ScriptRuns, configuration, run
 
 SCRIPT = "uncaptured_script.py"
 
@@ -20,10 +19,10 @@ SCRIPT = "uncaptured_script.py"
         ("frozen", "all parameters are frozen: none in the optimizer has requires_grad"),
     ],
 )
-def test_the_log_says_why(unhooked: PlainRuns, tmp_path: Path, how: str, reason: str) -> None:
+def test_the_log_says_why(runs: ScriptRuns, tmp_path: Path, how: str, reason: str) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
-    plain = unhooked([SCRIPT, how])
-    watched = run(["-m", "hook_layer", "--config", config, SCRIPT, how])
+    plain = runs.plain(SCRIPT, how)
+    watched = runs.watched(config, SCRIPT, how)
     assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
     assert watched.stderr.count(f"nothing is captured yet: {reason}") == 1, watched.stderr
     assert watched.stderr.index("captured yet") < watched.stderr.index("step 49")
@@ -32,11 +31,11 @@ def test_the_log_says_why(unhooked: PlainRuns, tmp_path: Path, how: str, reason:
 
 @pytest.mark.parametrize("how", ["jit", "functions"])
 def test_a_model_whose_calls_are_not_seen_is_watched_and_the_log_says_so(
-    unhooked: PlainRuns, tmp_path: Path, how: str
+    runs: ScriptRuns, tmp_path: Path, how: str
 ) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
-    plain = unhooked([SCRIPT, how])
-    watched = run(["-m", "hook_layer", "--config", config, SCRIPT, how])
+    plain = runs.plain(SCRIPT, how)
+    watched = runs.watched(config, SCRIPT, how)
     assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
     assert watched.stderr.count("no call of a Linear is seen") == 1, watched.stderr
     assert (tmp_path / "tensors").exists()

@@ -1,4 +1,4 @@
-"""Runs scripts without a hook, by `python -m hook_layer` and as they are."""
+"""Runs scripts that have no hook: plainly, watched, and by `python -m hook_layer`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hook_layer.autopatch.command import STARTUP
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.child_processes import prepared_environment
 from rule_runtime import create_trial
 from rule_runtime.trial.trial import Trial
-from tests.hook_layer.autopatch.plain_runs import PlainRuns
+from tests.hook_layer.autopatch.forked_runs import Done, ForkedRuns
 
-__all__ = ["LIBRARIES", "ROOT", "SCRIPTS", "TORCH", "XGBOOST", "configuration", "run", "watched"]
+__all__ = ["ROOT", "SCRIPTS", "TORCH", "XGBOOST", "ScriptRuns", "configuration", "run"]
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,17 +26,20 @@ TORCH = "torch_script.py"
 XGBOOST = "xgboost_script.py"
 
 
+def _inherited() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if "CONFIG" not in key}
+
+
 def run(
     command: Sequence[str | Path], cwd: Path = SCRIPTS, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    inherited = {key: value for key, value in os.environ.items() if "CONFIG" not in key}
     return subprocess.run(
         [sys.executable, *map(str, command)],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=cwd,
-        env={**inherited, "PYTHONPATH": LIBRARIES, **environment},
+        env={**_inherited(), "PYTHONPATH": LIBRARIES, **environment},
         check=False,
     )
 
@@ -52,14 +58,45 @@ def configuration(folder: Path, out_dir: Path, *collections: dict[str, object]) 
     return file
 
 
-def watched(
-    unhooked: PlainRuns, folder: Path, *command: str, collections: Sequence[str] = ()
-) -> tuple[Trial, str]:
-    """Return what a script saves, which prints the same without a hook, and the log."""
-    names = [{"CollectionName": name} for name in collections]
-    config = configuration(folder, folder / "tensors", *names)
-    done = run(["-m", "hook_layer", "--config", config, *command])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == unhooked([*command]).stdout, done.stderr
-    assert not re.search("Traceback|failed", done.stderr), done.stderr
-    return create_trial(str(folder / "tensors")), done.stderr
+class ScriptRuns:
+    """Runs scripts in forks of processes that have imported PyTorch or XGBoost.
+
+    Tests of the command itself start a process with `run`.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._of_frameworks: dict[str, ForkedRuns] = {}
+
+    def plain(self, *command: str) -> Done:
+        """Run a script as it is."""
+        return self._run(command, _inherited())
+
+    def watched(self, config: Path, *command: str) -> Done:
+        """Run a script in a Python that is prepared as by `python -m hook_layer`."""
+        source = HookSource.of(str(config), None)
+        environment = {**_inherited(), "PYTHONPATH": LIBRARIES, **source.environment()}
+        return self._run(command, {**environment, **prepared_environment(STARTUP, environment)})
+
+    def trial(
+        self, folder: Path, *command: str, collections: Sequence[str] = ()
+    ) -> tuple[Trial, str]:
+        """Run a script watched and plainly; return its trial and log if both print the same."""
+        names = [{"CollectionName": name} for name in collections]
+        done = self.watched(configuration(folder, folder / "tensors", *names), *command)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == self.plain(*command).stdout, done.stderr
+        assert not re.search("Traceback|failed", done.stderr), done.stderr
+        return create_trial(str(folder / "tensors")), done.stderr
+
+    def close(self) -> None:
+        for runs in self._of_frameworks.values():
+            runs.close()
+
+    def _run(self, command: Sequence[str], environment: dict[str, str]) -> Done:
+        framework = "xgboost" if command[0] == XGBOOST else "torch._dynamo"
+        if framework not in self._of_frameworks:
+            scratch = self._scratch / framework
+            scratch.mkdir()
+            self._of_frameworks[framework] = ForkedRuns(framework, SCRIPTS, scratch)
+        return self._of_frameworks[framework](command, environment)
