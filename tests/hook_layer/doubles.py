@@ -27,13 +27,16 @@ class Clock:
 
 
 class Switchable(MemoryStore):
-    """Fails while `fails` says so, and waits at a gate."""
+    """Fails while `fails` says so, and waits at a gate: from the beginning if it `hangs`."""
 
-    def __init__(self, fails: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self, fails: Callable[[str], bool] = lambda _: False, *, hangs: bool = False
+    ) -> None:
         super().__init__()
         self.fails = fails
         self.gate = threading.Event()
-        self.gate.set()
+        if not hangs:
+            self.gate.set()
         self.called = threading.Event()
         self.order: list[str] = []
         self.attempts = 0

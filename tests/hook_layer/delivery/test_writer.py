@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,11 @@ def index_keys(store: MemoryStore) -> list[str]:
     return list(store.list("index/"))
 
 
+def submit(writer: StepWriter, steps: Iterable[int]) -> None:
+    for step in steps:
+        writer.submit(make_record(step))
+
+
 @pytest.fixture(autouse=True)
 def _reset() -> None:
     CountedSnapshot.released = 0
@@ -46,8 +51,7 @@ def _reset() -> None:
 def test_a_step_is_an_event_file_then_an_index_file() -> None:
     store = Switchable()
     writer = StepWriter(store, IDENTITY)
-    for step in (3, 5):
-        writer.submit(make_record(step))
+    submit(writer, (3, 5))
     assert writer.close(TIMEOUT_S)
     assert [key.split("/")[0] for key in store.order] == ["events", "index"] * 2
     index = parse_index(store.get(store.order[3]), file="i")
@@ -81,8 +85,7 @@ def test_a_tensor_without_value_has_a_shape_and_never_both() -> None:
 
 
 def test_training_waits_for_memory_and_loses_nothing() -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000))
     submitted: list[int] = []
 
@@ -106,18 +109,15 @@ def test_training_waits_for_memory_and_loses_nothing() -> None:
 def test_a_step_larger_than_the_bound_passes_alone() -> None:
     store = Switchable()
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10))
-    for step in range(3):
-        writer.submit(make_record(step))
+    submit(writer, range(3))
     assert writer.close(TIMEOUT_S)
     assert writer.counters.steps_written == 3
 
 
 def test_whole_steps_are_dropped_and_counted() -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000, on_full="drop"))
-    for step in range(8):
-        writer.submit(make_record(step))
+    submit(writer, range(8))
     store.gate.set()
     assert writer.close(TIMEOUT_S)
     counters = writer.counters
@@ -130,8 +130,7 @@ def test_a_store_that_fails_never_holds_training_up() -> None:
     store = Switchable(lambda _: True)
     options = HookOptions(queue_bytes=5_000, spool_bytes=0)
     writer = StepWriter(store, IDENTITY, options=options, clock=Clock())
-    for step in range(50):
-        writer.submit(make_record(step))
+    submit(writer, range(50))
     assert writer.close(TIMEOUT_S)
     assert writer.counters.steps_undelivered == 50
     assert writer.counters.errors == 3
@@ -143,16 +142,14 @@ def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store()
     is_away, clock = True, Clock()
     store = Switchable(lambda _: is_away)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000), clock=clock)
-    for step in range(20):
-        writer.submit(make_record(step))
+    submit(writer, range(20))
     writer.put_file("collections.json", b"c")
     assert not writer.wait_until_idle(TIMEOUT_S)
     assert writer.counters.steps_in_spool == 20
     assert CountedSnapshot.released == 20
     is_away = False
     clock.now += 1
-    for step in range(20, 23):
-        writer.submit(make_record(step))
+    submit(writer, range(20, 23))
     writer.put_file("end", lambda: str(writer.submitted_sequence).encode(), is_last=True)
     assert writer.close(TIMEOUT_S)
     assert store.numbers() == [(number, None) for number in range(1, 24)]
@@ -166,15 +163,12 @@ def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store()
 
 
 def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
-    store, clock = Switchable(), Clock()
-    store.gate.clear()
+    store, clock = Switchable(hangs=True), Clock()
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=20_000), clock=clock)
-    for step in range(3):
-        writer.submit(make_record(step))
+    submit(writer, range(3))
     assert store.called.wait(TIMEOUT_S)
     clock.now += 6
-    for step in range(3, 30):
-        writer.submit(make_record(step))
+    submit(writer, range(3, 30))
     counters = writer.counters
     assert (counters.steps_dropped, counters.steps_written) == (0, 0)
     with writer._changed:  # else the store takes what nobody has spooled by now
@@ -190,8 +184,7 @@ def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
 
 @pytest.mark.parametrize("queue_bytes", [10, 6_000])
 def test_large_steps_pass_a_store_that_hangs(queue_bytes: int) -> None:
-    store, clock = Switchable(), Clock()
-    store.gate.clear()
+    store, clock = Switchable(hangs=True), Clock()
     options = HookOptions(queue_bytes=queue_bytes, max_wait_s=TIMEOUT_S)
     writer = StepWriter(store, IDENTITY, options=options, clock=clock)
     writer.submit(make_record(0))
@@ -216,8 +209,7 @@ def test_a_step_that_comes_after_the_end_is_dropped_and_counted(
     writer = StepWriter(store, IDENTITY)
     writer.submit(make_record(0))
     assert writer.close(TIMEOUT_S)
-    for step in range(1, 3):
-        writer.submit(make_record(step))
+    submit(writer, range(1, 3))
     assert writer.close(TIMEOUT_S)
     assert store.numbers() == [(1, None)]
     assert (writer.counters.steps_written, writer.counters.steps_dropped) == (1, 2)
@@ -227,14 +219,12 @@ def test_a_step_that_comes_after_the_end_is_dropped_and_counted(
 
 
 def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by() -> None:
-    store, clock = Switchable(), Clock()
-    store.gate.clear()
+    store, clock = Switchable(hangs=True), Clock()
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=20_000), clock=clock)
     writer.submit(make_record(0))
     assert store.called.wait(TIMEOUT_S)
     clock.now += 6
-    for step in range(1, 10):
-        writer.submit(make_record(step))
+    submit(writer, range(1, 10))
     failures = iter([True])
     store.fails = lambda _: next(failures, False)
     store.gate.set()
@@ -245,19 +235,13 @@ def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by()
 
 
 def test_a_slow_store_makes_training_wait_before_steps_are_lost() -> None:
-    store, clock = Switchable(), Clock()
-    store.gate.clear()
+    store, clock = Switchable(hangs=True), Clock()
     options = HookOptions(queue_bytes=10_000, spool_bytes=20_000, max_wait_s=TIMEOUT_S)
     writer = StepWriter(store, IDENTITY, options=options, clock=clock)
-
-    def train() -> None:
-        for step in range(12):
-            writer.submit(make_record(step))
-
     writer.submit(make_record(12))
     assert store.called.wait(TIMEOUT_S)
     clock.now += 6
-    training = threading.Thread(target=train, daemon=True)
+    training = threading.Thread(target=submit, args=(writer, range(12)), daemon=True)
     training.start()
     training.join(0.2)
     assert training.is_alive()
@@ -270,46 +254,38 @@ def test_a_slow_store_makes_training_wait_before_steps_are_lost() -> None:
 def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=10_000, max_wait_s=0.02))
-    for step in range(12):
-        writer.submit(make_record(step))
+    submit(writer, range(12))
     counters = writer.counters
     assert (counters.waits, counters.steps_dropped) == (1, 10)
     assert 0.02 <= counters.wait_s < 1
     assert sum("without waiting" in record.message for record in caplog.records) == 1
     store.gate.set()
     assert writer.wait_until_idle(TIMEOUT_S)
-    for step in range(12, 14):
-        writer.submit(make_record(step))
+    submit(writer, range(12, 14))
     assert writer.close(TIMEOUT_S)
     assert store.numbers() == [(1, None), (2, None), (13, 10), (14, None)]
     assert CountedSnapshot.released == 14
 
 
 def test_training_waits_again_once_something_was_stored() -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000, max_wait_s=0.02))
-    for step in range(3):
-        writer.submit(make_record(step))
+    submit(writer, range(3))
     store.gate.set()
     assert writer.wait_until_idle(TIMEOUT_S)
     store.gate.clear()
-    for step in range(3, 6):
-        writer.submit(make_record(step))
+    submit(writer, range(3, 6))
     assert writer.counters.waits == 2
     store.gate.set()
     assert writer.close(TIMEOUT_S)
 
 
 def test_steps_dropped_at_the_end_are_counted() -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY, options=HookOptions(queue_bytes=5_000, on_full="drop"))
-    for step in range(4):
-        writer.submit(make_record(step))
+    submit(writer, range(4))
     store.gate.set()
     writer.put_file("end", lambda: str(writer.submitted_sequence).encode(), is_last=True)
     assert writer.close(TIMEOUT_S)
@@ -328,8 +304,7 @@ def test_a_fork_of_the_process_writes_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_fork_of_the_process_waits_for_no_thread_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY)
     writer.submit(make_record(0))
     with monkeypatch.context() as patch:
@@ -341,11 +316,9 @@ def test_a_fork_of_the_process_waits_for_no_thread_of_it(monkeypatch: pytest.Mon
 
 
 def test_a_store_that_hangs_does_not_hold_close_up() -> None:
-    store = Switchable()
-    store.gate.clear()
+    store = Switchable(hangs=True)
     writer = StepWriter(store, IDENTITY)
-    for step in range(3):
-        writer.submit(make_record(step))
+    submit(writer, range(3))
     writer.put_file("end", b"", is_last=True)
     assert not writer.close(0.05)
     counters = writer.counters
@@ -370,8 +343,7 @@ def test_closing_does_not_wait_for_a_store_that_is_back() -> None:
     is_away = True
     store = Switchable(lambda _: is_away)
     writer = StepWriter(store, IDENTITY, clock=Clock())
-    for step in range(5):
-        writer.submit(make_record(step))
+    submit(writer, range(5))
     assert not writer.wait_until_idle(TIMEOUT_S)
     is_away = False
     assert writer.close(TIMEOUT_S)
@@ -393,8 +365,7 @@ def test_closing_does_not_wait_for_a_store_that_refuses() -> None:
     store = Switchable(lambda _: True)
     store.error = StoreRefusedError
     writer = StepWriter(store, IDENTITY, clock=Clock())
-    for step in range(5):
-        writer.submit(make_record(step))
+    submit(writer, range(5))
     writer.put_file("end", b"", is_last=True)
     assert writer.close(TIMEOUT_S)
     counters = writer.counters
@@ -424,8 +395,7 @@ def test_the_exporter_gets_every_step_and_its_errors_cost_nothing(
 
     store = Switchable(lambda key: "000001_worker" in key)
     writer = StepWriter(store, IDENTITY, exporter=Exporter(export), clock=Clock())
-    for step in range(4):
-        writer.submit(make_record(step))
+    submit(writer, range(4))
     writer.close(0.2)
     assert seen == [(step, step) for step in range(4)]  # before its memory is given back
     assert writer.counters.export_errors == 4
@@ -446,8 +416,7 @@ def test_an_exporter_that_hangs_does_not_fill_the_memory() -> None:
     writer.submit(make_record(0))
     assert called.wait(TIMEOUT_S)
     clock.now += 6
-    for step in range(1, 20):
-        writer.submit(make_record(step))
+    submit(writer, range(1, 20))
     gate.set()
     assert writer.close(TIMEOUT_S)
     assert store.numbers() == [(number, None) for number in range(1, 21)]
