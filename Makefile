@@ -62,7 +62,7 @@ lock:  ## Write the digests of constraints.txt, after `make setup` and your chan
 docs:  ## Build the documentation, strictly, into .build/docs; needs no network.
 	@$(PYTHON) tools/setup_environment.py docs
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
-	@echo "docs: .build/docs/index.html; search needs a server: python3 -m http.server -d .build/docs"
+	@echo "docs: .build/docs/index.html"
 
 synth: setup-demo  ## Write the template to cdk.out, without credentials; SYNTH_ARGUMENTS="-c KEY=VALUE" changes settings.
 	@$(VENV)/python -m infra.packaging

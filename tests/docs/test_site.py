@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
 import pytest
 from inclusions import directive_of, with_files_named
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.docs.page_blocks import DOCS, ROOT, pages
+from tests.rule_runtime.browser import opened_browser, watched_page
 
 MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
@@ -22,6 +26,21 @@ EXTERNAL = re.compile(r"https://[a-z0-9.-]+\.[a-z]{2,}(/[\w./~%+-]*)?(#[\w-]+)?"
 REPOSITORY = "https://github.com/stepwatch/stepwatch"
 NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
 """Nobody listens there."""
+IFRAME_WORKER_1_0_4 = "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609"
+ANSWERS = {
+    "loss is nan": "faq.html#my-loss-is-nan-where-does-it-come-from",
+    "learning rate too high": "rules/learning_rate_too_high.html",
+    "uninstall": "faq.html#how-do-i-uninstall-it",
+    "stop a job": "how-to/stop-a-job.html",
+    "hugging face": "tutorials/huggingface.html",
+    "compare runs": "how-to/runs-page.html#compare-runs",
+    "install": "troubleshooting.html#installation",
+}
+"""What somebody searches, and the page or section that is to be found first."""
+# The best section of the first page that is found.
+FOUND = """() => [...document.querySelectorAll(".md-search-result__item:first-child a")]
+  .map((link) => [Number(link.querySelector("article").dataset.mdScore), link.href.split("?")[0]])
+  .sort((a, b) => b[0] - a[0])[0]?.[1]"""
 
 
 def build(configuration: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -85,6 +104,25 @@ def test_a_page_loads_nothing_from_elsewhere(built: dict[str, Page], site: Path)
             assert "//" not in loaded, f"{name} loads {loaded}"
             place = site if loaded.startswith("/") else (site / name).parent
             assert (place / loaded.lstrip("/").partition("?")[0]).exists(), f"{name}: {loaded}"
+
+
+def test_the_search_finds_the_right_page_first_without_a_server(site: Path) -> None:
+    with opened_browser() as browser, watched_page(browser, width=1280) as watched:
+        for text, address in ANSWERS.items():
+            watched.page.goto((site / "index.html").as_uri())
+            watched.page.locator("input[name=query]").press_sequentially(text)
+            expected = f"{site.as_uri()}/{address}"
+            with suppress(PlaywrightTimeoutError):
+                watched.page.wait_for_function(
+                    f"expected => ({FOUND})() === expected", arg=expected
+                )
+            assert watched.page.evaluate(FOUND) == expected, text
+        assert watched.complaints == []
+
+
+def test_what_is_vendored_for_the_search_is_unchanged() -> None:
+    text = (DOCS / "javascripts" / "iframe-worker.js").read_bytes().partition(b" */\n")[2]
+    assert hashlib.sha256(text).hexdigest() == IFRAME_WORKER_1_0_4
 
 
 def test_links_lead_somewhere(built: dict[str, Page]) -> None:
