@@ -62,12 +62,7 @@ class _Callers:
 
 
 class ActivationFunctions:
-    """Reports activations that are called as functions in one pass of a model.
-
-    Args:
-        callback: Is called for each activation. Its owner is referenced weakly.
-        failures: Counts errors.
-    """
+    """Reports activations that are called as functions in one pass of a model."""
 
     def __init__(self, callback: FunctionCallback, failures: FailureLog) -> None:
         self._callback = WeakMethod(callback)

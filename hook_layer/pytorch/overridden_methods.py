@@ -86,9 +86,7 @@ class OverriddenMethods:
 def named_module(module: nn.Module, name: str | None) -> Iterator[None]:
     """Set `module._module_name`, as the original does, for the time of a call.
 
-    Args:
-        module: The module. An attribute of this name that it has already stays.
-        name: Its name; None: not set.
+    An attribute of this name that the module has already stays.
     """
     attributes = vars(module)
     if name is None or "_module_name" in attributes:

@@ -413,9 +413,6 @@ class TrainerSteps(StepBounds):
 class ModeTracker:
     """Tracks which forward passes belong to steps.
 
-    Args:
-        clock: Knows the mode.
-
     Attributes:
         steps: Decides where steps begin and end.
     """
@@ -499,11 +496,6 @@ newest: Final = NewestModel()
 
 class LossOwnership:
     """Decides whether a loss belongs to this hook's models, or to other code.
-
-    Args:
-        registered: The models.
-        modes: Which forward passes belong to steps.
-        recorder: Knows whether the open step is complete.
 
     Attributes:
         num_others: Steps of other optimizers since a model was called.

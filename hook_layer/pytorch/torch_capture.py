@@ -40,13 +40,7 @@ _MOST_CALLS: Final = 8
 
 
 class TorchCapture(Part):
-    """Captures the tensors of registered models in a step.
-
-    Args:
-        hook: The hook; it owns this part.
-        loop: What the parts share about the training loop.
-        source: Captures torch tensors.
-    """
+    """Captures the tensors of registered models in a step."""
 
     def __init__(self, hook: BaseHook, loop: LoopState, source: TorchSource) -> None:
         super().__init__(hook.state)

@@ -116,12 +116,7 @@ class Trainings:
         self._newest.begin()
 
     def begin_next(self, source: HookSource, earlier: Sequence[Hook] = ()) -> None:
-        """Search for the model of the next training.
-
-        Args:
-            source: Creates its hook.
-            earlier: Hooks of trainings that it is known to follow.
-        """
+        """Search for the model of a training that is known to follow those of `earlier` hooks."""
         self._source = source
         self._newest.end()
         self._newest.is_newest = False
@@ -175,12 +170,6 @@ class _Search(LoopObserver):
     Attributes:
         hook: The hook of the training; None before the model was found.
         is_newest: Whether no other training has begun since.
-
-    Args:
-        source: Creates the hook.
-        losses: All loss modules of this process.
-        on_others_train: Is called with an optimizer that trains another model meanwhile.
-        earlier: Hooks of earlier trainings that may continue.
     """
 
     def __init__(
