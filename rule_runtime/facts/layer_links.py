@@ -124,7 +124,12 @@ class _Links:
                 begun = found.get(self._fingerprints[into])
                 has_parameters = bool(self._layers.shapes_of(module, self._worker))
                 is_dropout = not has_parameters and self._is_dropout(into, at)
-                if begun and (is_dropout or self._is_norm_or_pooling(module, into, at)):
+                shows_relu = self._low[at] < 0  # a pooled output may be positive
+                if (
+                    begun
+                    and shows_relu
+                    and (is_dropout or self._is_norm_or_pooling(module, into, at))
+                ):
                     is_direct = begun.is_direct and is_dropout
                     found[key] = latest = _Carried((*begun.path, at), is_direct)
         return found

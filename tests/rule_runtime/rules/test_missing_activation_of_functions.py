@@ -164,6 +164,17 @@ class Positive(Layers):
         return scores
 
 
+class PositivePool(Layers):
+    """A ReLU that has no effect: the largest of 64 numbers is positive."""
+
+    def __init__(self) -> None:
+        super().__init__(a=conv(1, 8), pool=nn.AdaptiveMaxPool2d(1), head=nn.Linear(8, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(F.relu(self.pool(self.a(x))).flatten(1))
+        return scores
+
+
 class Cnn(Layers):
     def __init__(self, *, is_active: bool) -> None:
         layers = {"a": conv(1, 8), "b": conv(8, 8), "c": conv(8, 8)}
@@ -206,6 +217,7 @@ def found(model: nn.Module, folder: Path) -> Evidence | None:
         UNet,
         TwoHeads,
         Positive,
+        PositivePool,
         lambda: Mlp(is_active=True),
         lambda: Cnn(is_active=True),
     ],
