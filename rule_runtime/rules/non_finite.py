@@ -15,6 +15,7 @@ from rule_runtime.engine.findings import finding
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
+from rule_runtime.facts.layer_names import place_of
 from rule_runtime.facts.logged_scalars import LOGGED_SCALARS, tolerated_scalars
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import missing_tensors
@@ -51,7 +52,13 @@ _OF_SCALAR: Final = (
 _IGNORED: Final = "Check how labels and padding are made: -100 marks what must not count."
 _OF_LOSS: Final = "Loss_input_0"  # outputs of the model
 _INPUTS: Final = "Look for missing values in the data, and for divisions when it is prepared."
+_MASK: Final = (
+    "A mask of attention holds -inf for what is hidden, never +inf, and hides no whole row: "
+    "softmax of such a row is NaN."
+)
 _TOO_LARGE: Final = "An update was too large: lower the learning rate tenfold."
+_OF_MODEL: Final = r"[A-Z]\w*(?<!Loss)$"
+"""Name of a model: a class that is no loss."""
 _TREES: Final = "trees/"
 """Prefix of XGBoost's tables, in which NaN marks missing fields of leaves."""
 
@@ -62,7 +69,8 @@ class NonFinite(Rule):
     How it decides:
         The rule looks for NaN and infinite elements. It reports the first tensor that has any. It
         ignores:
-        * infinite inputs and outputs of layers, because masks are infinite;
+        * infinite inputs and outputs of layers, because masks are infinite, unless the layer that
+          gets them is the first with NaN;
         * NaN in inputs alone while the loss is finite;
         * gradients that no optimizer used, up to `patience` steps in a row;
         * logged scalars that have never been finite, or are not for less than `logged_patience`
@@ -106,6 +114,7 @@ class NonFinite(Rule):
         if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
         phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
+        mask = _infinite_input(rows, at) if phase is _Phase.LAYERS else None
         measure, value, message = _describe(rows, at)
         if len(bad) > 1:
             message += f"; it is the first of {len(bad)} such tensors"
@@ -123,6 +132,9 @@ class NonFinite(Rule):
             measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
         elif phase is _Phase.LAYERS and _is_of_data(bad, rows.names[at]):
             measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
+        elif mask is not None and measured[0] == measure:
+            message = f"{_describe(rows, mask)[-1]}, of {rows.names[at]} {message}"
+            measured, remedy, at = ("inf_of_mask", value, 0.0), _MASK, mask
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
 
@@ -141,6 +153,21 @@ def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
     names = (rows.names[at] for _, rows, at in bad)
     is_given = any(re.search(MODEL_INPUT, of) and not of.endswith(_OF_LOSS) for of in names)
     return is_given and re.search(r"_input_\d+$", first) is not None
+
+
+def _infinite_input(rows: TensorRows, at: int) -> int | None:
+    """Return the row of an infinite input, such as a mask, of what computed a NaN; None if none.
+
+    A NaN input of a module comes from a function in the module around it, at last the model.
+    """
+    module, kind, _ = place_of(rows.names[at])
+    owner = module.rpartition(".")[0] if kind == "input" else module
+    for row in map(int, np.flatnonzero(rows.column("inf") > 0)):
+        of = place_of(rows.names[row])
+        is_owner = of.module == owner if owner else re.match(_OF_MODEL, of.module)
+        if is_owner and of.kind == "input" and rows.workers[row] == rows.workers[at]:
+            return row
+    return None
 
 
 def _phases(step: StepView, ignored: set[str]) -> Iterator[tuple[_Phase, TensorRows]]:

@@ -81,6 +81,7 @@ def test_the_remedy_is_that_of_the_group() -> None:
 
 LOSS, NAN_LOSS = "CrossEntropyLoss_output_0", {"CrossEntropyLoss_output_0": np.float32(np.nan)}
 MASKED = {"a_input_0": [np.nan, 0.0], "CrossEntropyLoss_input_1": [np.nan, 1.0]}
+NAN = [np.nan, 1.0]
 SKIPPED = {"Loss_output_0": np.float32(np.inf)}
 
 
@@ -265,3 +266,34 @@ def test_the_tables_of_boosted_trees_have_nan_for_what_a_leaf_lacks() -> None:
         *outcomes_of(ExplodingTensor(), {**trees, "metrics/train-rmse": [np.nan]})
     )
     assert evidence.tensor == "metrics/train-rmse"
+
+
+@table(
+    "tensors, name",
+    {
+        "a mask that the layer gets": (
+            {"b_input_1": [np.inf, 0.0], "b_output_0": NAN},
+            "b_input_1",
+        ),
+        "a function in the layer": (
+            {"b.drop_input_0": NAN, "b.drop_output_0": NAN, "b_input_1": [-np.inf, 0.0]},
+            "b_input_1",
+        ),
+        "a function in the model": ({"b_input_0": NAN, "Net_input_1": [np.inf]}, "Net_input_1"),
+        "a mask of another layer": ({"a_input_1": [np.inf], "b_output_0": NAN}, "b_output_0"),
+        "an infinite input of a loss": (
+            {"b_input_0": NAN, "CrossEntropyLoss_input_0": [np.inf]},
+            "b_input_0",
+        ),
+        "a parameter": (
+            {"Net_b.weight": NAN, "b_input_1": [np.inf], "b_output_0": NAN},
+            "Net_b.weight",
+        ),
+    },
+)
+def test_an_infinite_mask_is_named_as_the_cause(tensors: dict[str, Any], name: str) -> None:
+    evidence = evidence_of(outcome_of(tensors | NAN_LOSS))
+    assert evidence.tensor == name
+    is_mask = name in ("b_input_1", "Net_input_1")
+    assert evidence.remedy.startswith("A mask of attention") is is_mask
+    assert ("infinite, of b" in evidence.sentence) is is_mask
