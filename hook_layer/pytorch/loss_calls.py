@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isclose, isfinite, isnan
 from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hook_layer.pytorch.calls import versions_of
 from hook_layer.pytorch.copies import HostCopy
-from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
+from hook_layer.pytorch.tensor_elements import WHOLE, UnreadableTensorError, readable
 from hook_layer.pytorch.watched_functions import WatchedLoss
 
 __all__ = [
@@ -30,7 +30,8 @@ __all__ = [
 _ROUNDING: Final = 1e-3
 _MOST_OF_PART: Final = 5.0
 """Maximum first ratio of a loss with other terms to its call that stands for it. Terms of weights
-alone, such as weight decay, may be any multiple of it."""
+alone, such as weight decay, may be any multiple of it, as may those next to the only comparison of
+outputs with data."""
 
 
 class LossRatios:
@@ -191,11 +192,13 @@ class LossCall:
         name: Name of the loss.
         inputs: Tensors that it compares, detached, by number; only if requested.
         value: Its value, detached.
+        has_others: Whether it is minimised together with other terms.
     """
 
     name: str
     inputs: Mapping[int, Tensor]
     value: Tensor
+    has_others: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,8 @@ class FunctionalLosses:
     is the loss if the backward pass starts from its value times a constant. A product with a reward
     is not a loss. If the loss is a sum with other terms, such as a prior, the call stands for the
     loss if it is the only one, was at least a fifth of the sum at first, and never exceeded it. It
-    may be any share of a sum in which the other terms are functions of the weights.
+    may be any share of a sum in which the other terms are functions of the weights, or in which
+    only the call compares outputs with data.
 
     Validation has no backward pass. There, the loss is the call with the same position among the
     calls of its function, and the same arguments except the reduction. If the model was trained by
@@ -251,6 +255,7 @@ class FunctionalLosses:
         self._found: ReferenceType[Tensor] | None = None  # value of the newest validation call
         self._parts: dict[int, Tensor] = {}
         self._factor = 1.0  # factor of the sum of several calls
+        self._of_data: set[Hashable] = set()  # calls that were the only comparison with data
         self._ratios = LossRatios()
 
     def forget(self) -> None:
@@ -277,13 +282,7 @@ class FunctionalLosses:
         self._parts.clear()
 
     def note(self, call: _Call, value: Any, *, with_inputs: bool) -> None:
-        """Keep a call that a backward pass may start from; only the newest calls are kept.
-
-        Args:
-            call: The function, and its arguments.
-            value: The returned value.
-            with_inputs: Whether to keep the inputs.
-        """
+        """Keep a call that a backward pass may start from; only the newest calls are kept."""
         manner = self._manner(call)
         if manner is None or not isinstance(value, Tensor) or value.grad_fn is None:
             return
@@ -293,12 +292,7 @@ class FunctionalLosses:
         self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
 
     def note_module(self, name: str, value: Any) -> None:
-        """Note that a module may have trained the model by the newest call, if it returned that.
-
-        Args:
-            name: Name of the module's loss.
-            value: The value that the module returned.
-        """
+        """Note that a module may have trained the model by the newest call, if it returned that."""
         if isinstance(value, Tensor) and self._calls:
             newest = self._calls[-1]
             if newest.node is value.grad_fn and newest.loss.name == name and newest.is_number:
@@ -342,13 +336,16 @@ class FunctionalLosses:
                     return LossCall(UNNAMED, {}, self._factor * total)
         return None
 
-    def of_training(self, loss: Tensor, unscaled: Tensor, *, is_scaled: bool) -> LossCall | None:
+    def of_training(
+        self, loss: Tensor, unscaled: Tensor, *, is_scaled: bool, targets: Tensor | None = None
+    ) -> LossCall | None:
         """Return the call that a backward pass starts from; forget it and earlier calls.
 
         Args:
             loss: Start of the backward pass, one element.
             unscaled: The same without the factor of a gradient scaler, detached.
             is_scaled: Whether a gradient scaler returned the loss.
+            targets: The only data that this step compares with outputs; None if unknown.
 
         Returns:
             The call. It is `UNNAMED` if the script computes its own average of the function's
@@ -363,6 +360,9 @@ class FunctionalLosses:
         if not parts or any(part.was_overwritten for part in parts):
             return None
         self._calls = calls[max(terms.places) + 1 :]
+        inputs = [tensor for tensor in parts[0].loss.inputs.values() if type(tensor) in WHOLE]
+        if targets is not None and any(map(targets.is_set_to, inputs)):
+            self._of_data.add(_key_of(parts))
         if not self._stand_for(unscaled, parts, terms):
             return None
         if all(part.is_number for part in parts):
@@ -372,7 +372,7 @@ class FunctionalLosses:
         found, reduction = parts[0].loss, parts[0].manner.reduction
         is_average = reduction != "mean" and terms.is_multiplied and not terms.has_others
         if parts[0].is_number and not is_average:
-            return found
+            return replace(found, has_others=terms.has_others)
         self._trained_by = []
         return LossCall(UNNAMED, found.inputs, found.value)
 
@@ -382,14 +382,16 @@ class FunctionalLosses:
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
         if (terms.has_others and (is_own or not is_one)) or (terms.is_multiplied and is_own):
             return False
-        key = tuple((part.manner.function, part.manner.place) for part in parts)
+        key = _key_of(parts)
+        has_limit = terms.is_partial and key not in self._of_data
         try:
             loss, values = readable(loss), [readable(part.loss.value) for part in parts]
         except UnreadableTensorError:
             return False
         total = torch.stack([value.double().sum() for value in values]).sum()
         may_vary = is_one and not is_own
-        largest = (_MOST_OF_PART if terms.is_partial else inf) if terms.has_others else None
+        largest = (_MOST_OF_PART if has_limit else inf) if terms.has_others else None
+        key = has_limit, *key  # a call that exceeded the limit has another chance without it
         is_loss = self._ratios.accepts(key, loss, total, largest=largest, may_vary=may_vary)
         self._factor = self._ratios.first(key)
         return is_loss
@@ -426,6 +428,10 @@ class _NotedCall:
     def is_number(self) -> bool:
         """Whether the function itself returned a single number."""
         return self.manner.reduction != "none" and self.loss.value.numel() == 1
+
+
+def _key_of(parts: Sequence[_NotedCall]) -> tuple[Hashable, ...]:
+    return tuple((part.manner.function, part.manner.place) for part in parts)
 
 
 def _inputs(call: _Call) -> dict[int, Tensor]:

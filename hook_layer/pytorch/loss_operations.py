@@ -166,6 +166,11 @@ class LossOperations:
         self._was_found = True
         return found._replace(outputs=found.outputs.detach(), targets=found.targets.detach())
 
+    def only_comparison(self, loss: Tensor) -> Compared | None:
+        """Return what a loss compares, if nothing else is compared with data in this step."""
+        found = {each.compared for each in self._derived.values() if each.compared is not None}
+        return self.compared(loss) if sum(each.is_sure for each in found) == 1 else None
+
     def _is_opaque(self, module: nn.Module) -> bool:
         has_parameters = next(module.parameters(), None) is not None
         return has_parameters and not (is_a_key(module) and module in self._with_loss)

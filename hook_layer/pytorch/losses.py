@@ -24,6 +24,8 @@ __all__ = ["LossTracer"]
 _MOST_INPUTS: Final = 4
 _STANDARD: Final = f"{UNNAMED}_standard/"
 """Usual losses of what an unknown loss compares, such as `Loss_standard/MSELoss`."""
+_MINIMISED: Final = f"{UNNAMED}_minimised/"
+"""The sum that a loss is a term of, such as `Loss_minimised/MSELoss_0`."""
 _MANY_LOSSES: Final = 64
 """Number of losses in a step from which on each loss checks the step's size."""
 
@@ -171,13 +173,7 @@ class LossTracer(Part):
 
     @guarded("losses")
     def capture(self, name: str, inputs: Any, outputs: Any) -> None:
-        """Capture a loss of a loss module, or one that the script reports.
-
-        Args:
-            name: Name of the loss.
-            inputs: Tensors that it compares.
-            outputs: Its value.
-        """
+        """Capture a loss of a loss module, or one that the script reports."""
         if self._modes.ignores_losses:
             self._loop.counts.loss_outside_steps()
             return
@@ -203,10 +199,15 @@ class LossTracer(Part):
         """Capture a loss under the name of its function, or as one without a name."""
         unscaled = self._loop.scaling.unscaled_loss(loss)
         is_scaled = self._loop.scaling.scale_of(loss) is not None
-        call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled)
+        compared = self._operations.only_comparison(loss)
+        targets = None if compared is None else compared.targets
+        call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled, targets=targets)
         is_named = call is not None and call.name != UNNAMED
         if call is not None and is_named:
             self._capture_named(call.name, call.inputs, call.value)
+            if call.has_others:
+                total = self._tensors.numbered(f"{_MINIMISED}{call.name}_", unscaled)
+                self._tensors.capture(total, member_of=(LOSS_INPUTS,))
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
             self._capture_named(UNNAMED, inputs or self._compared(loss), unscaled)

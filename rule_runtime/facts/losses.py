@@ -3,8 +3,8 @@
 A loss module or function of torch `X` has an output `X_output_0`, model outputs `X_input_0` and
 targets `X_input_1`. A loss computed by the script is `Loss_output_0`. If the hook observed its
 computation, `Loss_standard/X` is the value that X has for the same outputs and targets, which shows
-the formula. Losses of Keras have similar names, `MeanSquaredErrorLoss_output_0`, next to `loss`,
-the mean of the epoch so far.
+the formula. `Loss_minimised/X_0` is the sum of `X_output_0` and other terms. Losses of Keras have
+similar names, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
 _STANDARD: Final = "Loss_standard/"
+_MINIMISED: Final = "Loss_minimised/"
 _TARGETS: Final = "_input_1"
 _WEIGHTS_OF_ROWS: Final = r"^[A-Z]\w*Loss_input_2$"
 _OF_KERAS: Final = "loss"
@@ -181,6 +182,7 @@ class Loss(NamedTuple):
         formula: Class name of the usual loss with its value; "" if it has a name of its own, or
             none of them has its value.
         standard: Values of usual losses of its outputs and targets, by class name.
+        minimised: Value of the sum of it and other terms, such as a penalty; NaN without any.
     """
 
     name: str
@@ -196,6 +198,7 @@ class Loss(NamedTuple):
     last: LastLayer = LastLayer()
     formula: str = ""
     standard: Mapping[str, float] = MappingProxyType({})
+    minimised: float = math.nan
 
     @property
     def key(self) -> str:
@@ -320,7 +323,7 @@ class Losses:
         self._places = {p: r for r, p in enumerate(self.rows.pairs)}
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
-        self._standard = self._standard_losses()
+        self._standard, self._sums = self._values_below(_STANDARD), self._values_below(_MINIMISED)
         weights = described(step.tensors(regex=(_WEIGHTS_OF_ROWS,)))
         self._weighted = {pair for pair, of in weights.items() if (of.low, of.high) != (1, 1)}
         if _FUNCTION in self.rows.names:
@@ -328,12 +331,12 @@ class Losses:
         self._known: dict[tuple[str, str], Loss] = {}
         self.losses = tuple(self.find(*pair) for pair in sorted(self._places))
 
-    def _standard_losses(self) -> dict[str, dict[str, float]]:
-        """Return usual losses of what the script's loss compares, by worker and class name."""
-        rows = self._step.tensors(regex=(f"^{_STANDARD}",))
+    def _values_below(self, prefix: str) -> dict[str, dict[str, float]]:
+        """Return the values of tensors with a prefix, by worker and by name without it."""
+        rows = self._step.tensors(regex=(f"^{prefix}",))
         found: dict[str, dict[str, float]] = {}
         for (name, worker), value in zip(rows.pairs, finite_means(rows).tolist(), strict=True):
-            found.setdefault(worker, {})[name.removeprefix(_STANDARD)] = value
+            found.setdefault(worker, {})[name.removeprefix(prefix)] = value
         return found
 
     def _add_outputs_of_models(self) -> None:
@@ -410,7 +413,8 @@ class Losses:
         has_weights = is_of_keras and (f"{owner}_input_2", worker) in self._weighted
         of_rows = (has_weights, last if is_first else LastLayer())
         known = (name, worker, row, value, kind, outputs, targets, num_classes, is_of_keras)
-        loss = Loss(*known, *of_rows)
+        total = self._sums.get(worker, {}).get(name.replace(_OUTPUT, "_"), math.nan)
+        loss = Loss(*known, *of_rows, minimised=total)
         standard = self._standard.get(worker) if name == _FUNCTION else None
         return loss if standard is None else _with_formula(loss, standard)
 

@@ -1,4 +1,4 @@
-"""LossInputMismatch: wrong loss formulas, and distances to class numbers."""
+"""LossInputMismatch: wrong loss formulas, outweighed losses, and distances to class numbers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ __all__ = ["LossInputMismatch"]
 
 _OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 """Metrics of XGBoost that are distances."""
+_LEAST_SHARE: Final = 0.1
+"""Share of the minimised sum below which other terms outweigh a loss."""
+_FALLEN: Final = 0.8
+"""Share of its first values below which a loss falls: the model learns its task all the same."""
+_COMPARED: Final = 10
+"""Number of its first and of its latest values in saved steps whose means are compared."""
+_LESS_PENALTY: Final = (
+    "Lower the weight of the other terms, or reduce all terms in the same way: a sum over elements "
+    "outweighs a mean."
+)
 _OTHER_SIGN: Final = "Change the sign of the loss: minimise 1 - score, not a score."
 Measured: TypeAlias = tuple[str, float, float]
 """Name of a measure, its value and its threshold."""
@@ -39,12 +49,14 @@ _NO_DISTANCE: Final = re.compile(
 
 
 class LossInputMismatch(Rule):
-    """Detects wrong loss formulas, and distance losses for class numbers.
+    """Detects wrong loss formulas, outweighed losses, and distance losses for class numbers.
 
     How it decides:
         The rule reports:
         * a loss that equals a wrong formula, such as the mean over all pairs;
         * a loss of the script's own that has the wrong sign;
+        * a loss that is less than a tenth of the minimised sum at 20 saved steps in a row and does
+          not fall: other terms, such as a penalty, outweigh it;
         * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
           `patience` saved training steps in a row.
 
@@ -55,6 +67,7 @@ class LossInputMismatch(Rule):
 
     What to try:
         Compare the formula of the loss with its documentation. Use a loss of classes for classes.
+        Lower the weight of a penalty.
     """
 
     samples: Annotated[int, AtLeast(1), Unit("labels")] = 40
@@ -73,8 +86,8 @@ class LossInputMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their outputs and targets.
 
-        Memory: The state of `ClassTallies`; `losses`: streaks and matching formulas of at most 32
-        losses.
+        Memory: The state of `ClassTallies`; `losses`: streaks, matching formulas, and first and
+        latest values of at most 32 losses.
         """
         losses = step.fact(Losses)
         if not losses.losses:
@@ -97,9 +110,10 @@ class LossInputMismatch(Rule):
             values = losses.values(loss)
             is_judged |= values is not None or bool(loss.standard)
             is_alone = losses.rows.workers.count(loss.worker) == 1
-            wrong = _wrong_formulas(loss, values, state, is_alone=is_alone)
+            wrong = [*_wrong_formulas(loss, values, state, is_alone=is_alone)]
+            wrong += _outweighed(loss, state)
             found += [finding(self, step, row, of, text, remedy=how) for of, text, how in wrong]
-        if not is_judged:
+        if not is_judged and not found:
             names = step.tensors(collections=("loss_inputs", "labels", "input_values")).names
             reason = "no values of outputs and targets were saved"
             raise Missing(reason, step.how_to_save(names, advice_of(step).loss_inputs))
@@ -136,6 +150,21 @@ def _wrong_formulas(
     if are_shares and is_opposite(history, loss.value, loss.correlation):
         message = "falls while the outputs become the opposite of the targets: its sign is wrong"
         yield ("correlation", loss.correlation, 0.0), message, _OTHER_SIGN
+
+
+def _outweighed(loss: Loss, state: dict[str, Any]) -> Iterator[tuple[Measured, str, str]]:
+    """Yield measure, finding and remedy if other terms of the minimised sum outweigh a loss."""
+    if not (loss.value > 0 and math.isfinite(loss.minimised)):
+        return
+    values, share = state.setdefault("values", []), loss.value / loss.minimised
+    del values[_COMPARED : len(values) - _COMPARED + 1]
+    values.append(loss.value)
+    is_falling = sum(values[_COMPARED:]) < _FALLEN * sum(values[:_COMPARED])
+    num_outweighed = streak(state, is_bad=0 < share < _LEAST_SHARE, name="outweighed")
+    if num_outweighed >= 2 * _COMPARED and not is_falling:
+        numbers = f"is {loss.value:.2g} of the {loss.minimised:.3g} that is minimised"
+        message = f"{numbers}, and does not fall: other terms outweigh it"
+        yield ("share", share, _LEAST_SHARE), message, _LESS_PENALTY
 
 
 def _distances_to_classes(

@@ -393,3 +393,21 @@ def test_a_loss_that_the_model_computes_itself(
     values = trial.values(4)
     np.testing.assert_array_equal(values["Loss_input_1"], NUMBERS)
     assert values["Loss_standard/MSELoss"] == pytest.approx(values["Loss_output_0"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_named"),
+    [
+        (lambda o: 100 * o.exp().mean(), True),
+        (lambda o: 100 * (o[:, 1] - NUMBERS).square().mean(), False),
+    ],
+)
+def test_the_only_comparison_with_data_may_be_any_part_of_a_sum(
+    trial: WrittenTrial, others: Loss, *, is_named: bool
+) -> None:
+    assert_trains_as_plain(trial, lambda o: F.mse_loss(o[:, 0], NUMBERS) + others(o))
+    assert "Loss_output_0" in trial.names(0)
+    named = {"MSELoss_output_0", "MSELoss_input_1", "Loss_minimised/MSELoss_0"}
+    for step in (1, 3):
+        assert (named <= set(trial.names(step))) is is_named
+        assert ("Loss_output_0" in trial.names(step)) is not is_named

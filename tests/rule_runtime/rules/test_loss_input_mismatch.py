@@ -188,3 +188,27 @@ def test_minus_a_usual_loss_has_the_wrong_sign(sign: int) -> None:
     assert bool(found_at(LossInputMismatch(), trial)) is (sign < 0)
     if sign < 0:
         assert "is minus MSELoss" in first_finding(trial).evidence.sentence
+
+
+@pytest.mark.parametrize(
+    ("data", "total", "num_steps", "is_found"),
+    [
+        (0.1, 25.6, 20, True),
+        (0.1, 25.6, 19, False),
+        (0.1, 0.9, 30, False),
+        ("falls", 25.6, 30, False),
+        (0.0, 25.6, 30, False),
+        (0.1, None, 30, False),
+    ],
+)
+def test_other_terms_outweigh_a_loss_that_does_not_fall(
+    data: float | str, total: float | None, num_steps: int, *, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        value = 0.1 * 0.9**step if isinstance(data, str) else data
+        sums = {} if total is None else {"Loss_minimised/MSELoss_0": np.float64(total)}
+        trial.step(step, {"MSELoss_output_0": np.float64(value), **sums}, mode_step=step)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
+    if is_found:
+        assert "is 0.1 of the 25.6 that is minimised" in first_finding(trial).evidence.sentence
