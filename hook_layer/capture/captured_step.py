@@ -7,7 +7,7 @@ remaining work, in `Snapshot.array` and `StatisticsBatch.rows`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -302,17 +302,23 @@ class ArraySnapshot:
 
 
 class TensorStatistics:
-    """Statistics that are known, or computed once from a snapshot on demand.
+    """Statistics that are known, or computed once on demand.
 
     Args:
-        entries: For each tensor its row, or its snapshot, which must stay valid until then.
+        entries: For each tensor its row, a function that returns it, or its snapshot, which must
+            stay valid until then.
+        nbytes: Host memory that they use until then.
     """
 
-    __slots__ = ("_entries", "_rows")
-    nbytes = 0
+    __slots__ = ("_entries", "_rows", "nbytes")
 
-    def __init__(self, entries: Sequence[tuple[float, ...] | Snapshot]) -> None:
+    def __init__(
+        self,
+        entries: Sequence[tuple[float, ...] | Callable[[], tuple[float, ...]] | Snapshot],
+        nbytes: int = 0,
+    ) -> None:
         self._entries = entries
+        self.nbytes = nbytes
         self._rows: NDArray[np.float64] | None = None
 
     def rows(self) -> NDArray[np.float64]:
@@ -323,6 +329,8 @@ class TensorStatistics:
             for position, entry in enumerate(self._entries):
                 if isinstance(entry, tuple):
                     rows[position] = entry
+                elif callable(entry):
+                    rows[position] = entry()
                 else:
                     arrays[position] = entry.array()
             rows[[*arrays]] = _rows_of([*arrays.values()])

@@ -107,6 +107,10 @@ class DeviceStatistics:
                 self._copy = None
             return self._known
 
+    def row(self, number: int) -> tuple[float, ...]:
+        """Return the statistics of one tensor; waits for the device."""
+        return self.rows()[number]
+
     def _read(self) -> list[tuple[float, ...]]:
         if self._copy is None:
             return [NO_STATISTICS] * len(self._sizes)

@@ -6,11 +6,10 @@ read in place. Statistics of tensors on an accelerator are computed there, all t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -19,7 +18,7 @@ from hook_layer.capture.captured_step import Snapshot, StatisticsBatch, TensorSt
 from hook_layer.capture.reductions import Reduction
 from hook_layer.capture.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 from hook_layer.pytorch.copies import BufferPool, LargeCopy, copied, copied_together, is_small
-from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
+from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.tensor_elements import (
     SAVED_AS_FLOAT32,
     host_array,
@@ -36,7 +35,7 @@ _OF_ANY_NUMBERS: Final = ("min", "max", "sum", "prod")
 _NORMS: Final = {"l1": 1, "l2": 2}
 _MOST_COPIED_BYTES: Final = 64 << 20
 """Maximum size of small tensors that are copied for the writer; further ones are read at once."""
-_Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
+_Entry: TypeAlias = "tuple[float, ...] | Callable[[], tuple[float, ...]] | Snapshot"
 
 
 class TorchBackend:
@@ -73,40 +72,11 @@ class TorchBackend:
             return LargeCopy(_reduced(values, name).detach(), self._pool)
 
 
-@dataclass(slots=True)
-class _DeviceRow:
-    """One tensor's statistics in a transfer from a device."""
-
-    batch: DeviceStatistics
-    number: int
-
-
-class _TorchStatistics:
-    """Statistics that are known, or are read from snapshots or devices on demand."""
-
-    __slots__ = ("_entries", "_known", "nbytes")
-
-    def __init__(self, entries: Sequence[_Entry], nbytes: int) -> None:
-        self._entries = entries
-        self.nbytes = nbytes
-        self._known: TensorStatistics | None = None
-
-    def rows(self) -> NDArray[np.float64]:
-        """Return the statistics, [tensors, STATISTICS_COLUMNS]; waits for the devices."""
-        if self._known is None:
-            entries = [
-                entry.batch.rows()[entry.number] if isinstance(entry, _DeviceRow) else entry
-                for entry in self._entries
-            ]
-            self._known, self._entries = TensorStatistics(entries), ()
-        return self._known.rows()
-
-
 def torch_statistics(
     tensors: Sequence[Tensor],
     copies: Sequence[Snapshot | None] | None = None,
     batches: DeviceBatches | None = None,
-) -> _TorchStatistics:
+) -> TensorStatistics:
     """Return the current statistics of tensors, in the order of the tensors.
 
     A tensor that occurs several times is read once.
@@ -139,8 +109,8 @@ def torch_statistics(
     for group in groups.values():
         batch, first, num_bytes = batches.add([*group.values()])
         nbytes += num_bytes
-        entries.update((key, _DeviceRow(batch, first + n)) for n, key in enumerate(group))
-    return _TorchStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
+        entries.update((key, partial(batch.row, first + n)) for n, key in enumerate(group))
+    return TensorStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
 
 
 def _add_host_statistics(entries: dict[int, _Entry], tensors: Mapping[int, Tensor]) -> int:
