@@ -43,42 +43,70 @@ _INFERENCES: Final = frozenset({"_shape_inference", "_forward_metadata_inference
 
 
 class TorchRanks(Workers):
-    """The ranks of a torch.distributed run."""
+    """The ranks of a torch.distributed run, each with a hook.
+
+    All ranks must form the same number of groups of a name, in the same order.
+
+    Attributes:
+        max_wait: Time to wait for the decision of rank 0.
+    """
 
     supports_auto = True
+    max_wait = _WAIT
 
     def __init__(self, registered: RegisteredModules) -> None:
         self._registered = registered
-        self._group: _HookGroup | None = None
+        self._key: str | None = None
+        self._announced: RunStart | None = None
 
     def form_group(self, name: str) -> None:
-        """Join a group that has a hook of the same name in each rank."""
-        self._group = _HookGroup(name)
+        """Join a group that has a hook of the same name in each rank, such as a trial's URI."""
+        self._key = f"stepwatch/{_num_groups[name]}/{name}"
+        _num_groups[name] += 1
 
     def announce_start(self, start: Callable[[], RunStart]) -> None:
-        """Announce the run's start to other ranks that may already wait for it."""
-        if self._group is not None:
-            self._group.announce(lambda: start().to_json())
+        """Announce the run's start once to other ranks, if this is rank 0 and there are others."""
+        rank, size = rank_and_size()
+        if self._key is not None and rank == 0 and size > 1 and self._announced is None:
+            self._announced = start()
+            _store().set(f"{self._key}/start", self._announced.to_json())
 
     def agree_on_stop(self, listener: StopListener, model: str, poll_s: float) -> None:
         """Stop the run before the same step in all ranks; `model` is the same in all."""
-        group = None if self._group is None else self._group.stop_group(model)
-        if group is None:
+        rank, size = rank_and_size()
+        if self._key is None or size == 1:
             return
+        is_alive = torch.distributed.is_initialized
+        group = StopGroup(_store(), f"{self._key}/stop", rank, size, model, is_alive)
         let_reductions_end()
         agreement = StopAgreement(group, listener.own_request, poll_s=poll_s)
         listener.agreement = agreement
         finalize(self, agreement.leave)
 
+    def shared_start(self, start: RunStart) -> RunStart:
+        """Return the start of the run that rank 0 decided.
+
+        Raises:
+            TimeoutError: Rank 0 announced nothing in time.
+        """
+        rank, size = rank_and_size()
+        if self._key is None or rank == 0 or size == 1:
+            self.announce_start(lambda: start)
+            return start if self._announced is None else self._announced
+        store, key = _store(), f"{self._key}/start"
+        try:
+            store.wait([key], self.max_wait)
+        except RuntimeError as error:
+            raise TimeoutError(
+                f"rank {rank} waited {self.max_wait.total_seconds():g} s for rank 0 and saves "
+                "nothing. Give every rank a hook with the same out_dir and a registered "
+                "model, or set include_workers='one'."
+            ) from error
+        return RunStart.from_json(bytes(store.get(key)).decode())
+
     def rank_and_size(self) -> tuple[int, int]:
         """Return this process's rank, and the number of ranks."""
         return rank_and_size()
-
-    def shared_start(self, start: RunStart) -> RunStart:
-        """Return the start of the run that rank 0 decided."""
-        if self._group is None:
-            return start
-        return RunStart.from_json(self._group.shared_text(start.to_json))
 
     def rank_groups(self) -> Iterable[int]:
         """Return one rank of each pipeline stage and shard group, if they are known."""
@@ -88,62 +116,6 @@ class TorchRanks(Workers):
         """Return the index of this rank's pipeline stage; None without pipelines."""
         stages = map(_stage_of, self._registered.models)
         return next((stage for stage in stages if stage is not None), None)
-
-
-class _HookGroup:
-    """The hooks of all ranks that belong together.
-
-    All ranks must create the same number of groups of a name, in the same order.
-
-    Args:
-        name: Name of the group in all ranks, e.g. the URI of the trial's root.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._key = f"stepwatch/{_num_groups[name]}/{name}"
-        self._wait = _WAIT
-        self._announced: str | None = None
-        _num_groups[name] += 1
-
-    def stop_group(self, name: str) -> StopGroup | None:
-        """Return a group whose members stop together; None with a single rank.
-
-        Args:
-            name: Identifies the training; must be the same in all ranks.
-        """
-        rank, size = rank_and_size()
-        if size == 1:
-            return None
-        is_alive = torch.distributed.is_initialized
-        return StopGroup(_store(), f"{self._key}/stop", rank, size, name, is_alive)
-
-    def announce(self, text: Callable[[], str]) -> None:
-        """Send a text to the other ranks once, if this is rank 0 and there are others."""
-        rank, size = rank_and_size()
-        if rank == 0 and size > 1 and self._announced is None:
-            self._announced = text()
-            _store().set(f"{self._key}/start", self._announced)
-
-    def shared_text(self, text: Callable[[], str]) -> str:
-        """Return the text that rank 0 announced; in rank 0, announce `text()` unless already done.
-
-        Raises:
-            TimeoutError: Rank 0 announced nothing in time.
-        """
-        rank, size = rank_and_size()
-        if rank == 0 or size == 1:
-            self.announce(text)
-            return text() if self._announced is None else self._announced
-        store, key = _store(), f"{self._key}/start"
-        try:
-            store.wait([key], self._wait)
-        except RuntimeError as error:
-            raise TimeoutError(
-                f"rank {rank} waited {self._wait.total_seconds():g} s for rank 0 and saves "
-                "nothing. Give every rank a hook with the same out_dir and a registered "
-                "model, or set include_workers='one'."
-            ) from error
-        return bytes(store.get(key)).decode()
 
 
 def _stage_of(model: nn.Module) -> int | None:

@@ -137,9 +137,7 @@ def _miss_rank_0(rank: int, root: Path) -> None:
     import hook_layer.pytorch as smd
 
     hook = smd.Hook(str(root / "missed"), include_workers="all")
-    ranks = hook._ranks
-    assert ranks._group is not None
-    ranks._group._wait = timedelta(milliseconds=200)
+    hook._ranks.max_wait = timedelta(milliseconds=200)
     if rank == 0:
         return
     records: list[logging.LogRecord] = []
