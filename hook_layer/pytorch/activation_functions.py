@@ -101,15 +101,13 @@ class ActivationFunctions:
     def _on_call(
         self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
     ) -> None:
-        kind = _KINDS.get(id(function))
-        if kind is not None and isinstance(result, Tensor):
-            given = args[0] if args else keywords.get("input")
-            is_kept = isinstance(given, Tensor) and given is not result
-            self._report(kind, given if is_kept else None, result)
-
-    def _report(self, kind: str, given: Tensor | None, result: Tensor) -> None:
-        callback, called = self._callback(), self._observed.called
-        if callback is not None and called and not is_layer(kind, called[-1]):
+        kind, callback = _KINDS.get(id(function)), self._callback()
+        if kind is None or callback is None or not isinstance(result, Tensor):
+            return
+        called = self._observed.called
+        if called and not is_layer(kind, called[-1]):
             if is_a_key(called[-1]):
                 self._known.modules.add(called[-1])
-            callback(kind, called, given, result)
+            given = args[0] if args else keywords.get("input")
+            is_kept = isinstance(given, Tensor) and given is not result
+            callback(kind, called, given if is_kept else None, result)

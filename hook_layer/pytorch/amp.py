@@ -65,12 +65,8 @@ class LossScaling:
         scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
         return scale
 
-    def begin_step(self) -> None:
-        """Forget the scale of the previous step, in case its backward pass was not noticed."""
-        self._newest_scale = None
-
-    def backward_began(self) -> None:
-        """Forget the newest scale: its loss is used now."""
+    def forget_newest(self) -> None:
+        """Forget the newest scale: a backward pass uses its loss, or another step begins."""
         self._newest_scale = None
 
     def _on_scale(self, args: tuple[Any, ...], result: Any) -> None:

@@ -421,9 +421,7 @@ class TorchEvents(Part):
     def _begin_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
         counts = self._loop.counts
         counts.had_gradient = counts.had_gradient or has_gradient(optimizer)
-        known = self._is_ours.get(id(optimizer))
-        if known is None or known[0]() is not optimizer:
-            known = self._remember(optimizer)
+        known = self._remember(optimizer)
         if not known[1]:
             return
         self._has_optimizer = True

@@ -73,7 +73,7 @@ class LossTracer(Part):
     def _on_step_begins(self, _: events.StepBegins) -> None:
         self._has_loss = False
         self._operations.begin_step()
-        self._loop.scaling.begin_step()
+        self._loop.scaling.forget_newest()
         self._functional.forget()
 
     def _on_pass_begins(self, event: events.PassBegins) -> None:
@@ -92,7 +92,7 @@ class LossTracer(Part):
         self._operations.pause()
         self._capture_roots(event.roots[:1])
         self._operations.forget()
-        self._loop.scaling.backward_began()
+        self._loop.scaling.forget_newest()
 
     def _forget_calls(self, _: events.OptimizerBegins | events.SavingPauses) -> None:
         """Forget calls without a backward pass: this step has no further loss."""

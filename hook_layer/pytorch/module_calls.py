@@ -70,27 +70,18 @@ class StepTensors:
 
     def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
         """Return due inputs and outputs of a call, with their plans."""
-        found: dict[str, PlannedTensor] = {}
-        plan, counts = self._collector.plan, self._counts
-        for prefix, value in ((f"{name}_input_", inputs), (f"{name}_output_", outputs)):
-            number = counts.get(prefix, 0)
-            if number >= MAX_CALLS_A_STEP:
-                self._warn(prefix)
-                continue
-            for tensor in tensors_in(value):
-                full_name = f"{prefix}{number}"
-                number += 1
-                planned = plan(full_name)
-                if planned is not None and not is_uninitialized(tensor):
-                    found[full_name] = tensor, planned
-            counts[prefix] = number
-        return found
+        of_call = self.numbered(f"{name}_input_", inputs)
+        return self._due(of_call | self.numbered(f"{name}_output_", outputs))
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
         """Capture the due tensors among the given ones."""
+        self.recorder.capture(self._due(tensors, member_of))
+
+    def _due(
+        self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
+    ) -> dict[str, PlannedTensor]:
         planned = self._collector.planned(tensors, member_of).items()
-        due = {name: due for name, due in planned if not is_uninitialized(due[0])}
-        self.recorder.capture(due)
+        return {name: due for name, due in planned if not is_uninitialized(due[0])}
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:

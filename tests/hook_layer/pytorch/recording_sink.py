@@ -35,6 +35,12 @@ class RecordingSink:
         self.num_planned += 1
         return None if self._leaves_out in name else TensorPlan(raw=True)
 
+    def planned(
+        self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
+    ) -> dict[str, tuple[Tensor, TensorPlan]]:
+        plans = {name: self.plan(name, member_of) for name in tensors}
+        return {name: (tensors[name], plan) for name, plan in plans.items() if plan is not None}
+
     def capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
         copies = {name: value.detach().clone() for name, (value, _) in tensors.items()}
         self.batches += [copies] if copies else []
