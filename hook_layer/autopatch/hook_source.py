@@ -62,12 +62,6 @@ class HookSource:
         """Whether steps are those of optimizers, and modes those of the model."""
         return True
 
-    @property
-    def is_original(self) -> bool:
-        """Whether the configuration is that of SageMaker or the original client."""
-        is_own = self.config or self.out_dir or os.environ.get(OWN_VARIABLE, "").strip()
-        return not is_own
-
     def offers(self, hook: BaseHook) -> bool:  # noqa: ARG002 - of others
         """Return whether this hook waits here for a training."""
         return False

@@ -184,6 +184,12 @@ class CollectionManager(CollectionSet):
         configs = (default, *self._save_configs[mode])
         return min(config.next_step(mode_step) for config in configs)
 
+    @property
+    def differs_by_mode(self) -> bool:
+        """Whether a collection is saved at other steps in one mode than in another."""
+        saved = (self.collections[name] for name in self.include & self.collections.keys())
+        return any(len({self._save_config_of(c, mode) for mode in ModeKeys}) > 1 for c in saved)
+
     def plan(
         self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
     ) -> TensorPlan | None:

@@ -4,8 +4,8 @@ The model is the outermost Gluon block with parameters to train that is called f
 `autograd.record()`: a pass outside of that may be that of a network that only makes features.
 Losses are blocks of `gluon.loss`, and any outside of the model whose class is called `...Loss`.
 
-Passes have the modes of autograd. With a configuration of the original, they have none, as there:
-its `save_interval` counts all passes.
+Passes have the modes of autograd if the configuration saves other steps in one mode than in
+another, as with `eval.save_interval`. Otherwise they have none, and all are counted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ModelSearch:
                 self._end()
                 return
             self._hook, self._model = hook, ref(block)
-            if self._source.decides_steps and not self._source.is_original:
+            if self._source.decides_steps and hook.collection_manager.differs_by_mode:
                 self._mode_call = BlockCall.before(block, self._on_pass)  # before the hook's
             hook.watch_block(block)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
 
@@ -52,14 +55,21 @@ import hook_layer.mxnet as smd
 hook = smd.Hook("own", save_config=smd.SaveConfig(save_interval=1))
 hook.register_block(net)
 """
-CONFIGURATION = """{"LocalPath": "trial", "HookParameters": {"save_interval": "1"},
+CONFIGURATION = """{"LocalPath": "trial",
+"HookParameters": {"save_interval": "1", "eval.save_interval": "2"},
 "CollectionConfigurations": [{"CollectionName": "weights"}, {"CollectionName": "gradients"},
 {"CollectionName": "relu_output"}]}"""
 
 
-def run(folder: Path, watch: str = "", own_hook: str = "", **environment: str) -> list[str]:
+def run(
+    folder: Path,
+    watch: str = "",
+    own_hook: str = "",
+    configuration: str = CONFIGURATION,
+    **environment: str,
+) -> list[str]:
     (folder / "script.py").write_text(SCRIPT.format(watch=watch, own_hook=own_hook))
-    (folder / "hook.json").write_text(CONFIGURATION)
+    (folder / "hook.json").write_text(configuration)
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "script.py"],
         cwd=folder,
@@ -90,12 +100,24 @@ def test_the_model_and_its_loss_are_found(tmp_path: Path) -> None:
     assert trial.end_marker() is not None
 
 
-def test_with_a_configuration_of_the_original_all_passes_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "out"),
+    [("SMDEBUG_CONFIG_FILE_PATH", "trial"), ("STEPWATCH_CONFIG", "job/debug-output")],
+)
+def test_an_interval_for_all_modes_counts_all_passes_as_the_original_does(
+    tmp_path: Path, variable: str, out: str
+) -> None:
     watch = WATCH.replace('config="hook.json"', "")
-    run(tmp_path, watch, SMDEBUG_CONFIG_FILE_PATH="hook.json")
-    trial = WrittenTrial(str(tmp_path / "trial"))
+    configuration = {
+        "TrainingJobName": "job",
+        "LocalPath": str(tmp_path / "trial"),
+        "S3OutputPath": tmp_path.as_uri(),
+        "HookParameters": {"save_interval": "2"},
+    }
+    run(tmp_path, watch, configuration=json.dumps(configuration), **{variable: "hook.json"})
+    trial = WrittenTrial(str(tmp_path / out))
     found = [(i.mode.name, i.mode_step) for _, i in sorted(trial.indexes().items())]
-    assert found == [("GLOBAL", step) for step in range(5)]
+    assert found == [("GLOBAL", 0), ("GLOBAL", 2), ("GLOBAL", 4)]
 
 
 def test_a_script_keeps_the_hook_that_it_has(tmp_path: Path) -> None:
