@@ -65,7 +65,7 @@ def dump_reductions(tensor, step, worker):
     if not isinstance(values, dict):
         return values
     return {
-        f"{'abs_' if absolute else ''}{name}": shown(np.float64(value))
+        f"{'abs_' if absolute else ''}{name}": shown(np.asarray(value, np.float64))
         for (name, absolute), value in sorted(values.items())
     }
 

@@ -15,9 +15,11 @@ from hook_layer.format.paths import END_MARKER
 
 __all__ = [
     "FRAMEWORKS_PYTHON",
+    "MXNET_PYTHON",
     "OUR_PYTHON",
     "SMDEBUG_PYTHON",
     "SmdebugReader",
+    "original_on_path",
     "run_scripts",
     "xgboost_by_its_name",
 ]
@@ -27,7 +29,13 @@ HERE = Path(__file__).resolve().parent
 OUR_PYTHON = Path(sys.executable)
 SMDEBUG_PYTHON = ROOT / ".venv-interop" / "bin" / "python"
 FRAMEWORKS_PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
+MXNET_PYTHON = ROOT / ".venv-mxnet" / "bin" / "python"
 TIMEOUT_S = 120
+_OF_ORIGINAL = (
+    *("smdebug", "google", "boto3", "botocore", "s3transfer", "jmespath", "dateutil"),
+    *("six.py", "pyinstrument", "pyinstrument_cext*", "pandas", "pytz", "psutil"),
+)
+"""The original client and its requirements, without numpy."""
 
 
 def run_scripts(*commands: Sequence[str | Path], path: Path | None = None) -> list[str]:
@@ -106,6 +114,18 @@ class SmdebugReader:
 
 def _is_json(line: str) -> bool:
     return line.startswith("{")
+
+
+def original_on_path(folder: Path) -> Path:
+    """Link the original client where an environment with an older numpy can import it.
+
+    Returns:
+        The folder to import from.
+    """
+    for pattern in _OF_ORIGINAL:
+        for package in SMDEBUG_PYTHON.parents[1].glob(f"lib/*/site-packages/{pattern}"):
+            (folder / package.name).symlink_to(package)
+    return folder
 
 
 def xgboost_by_its_name(folder: Path) -> Path:

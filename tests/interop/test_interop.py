@@ -60,13 +60,14 @@ def expected(of_smdebug: Path, seen_by_smdebug: Seen) -> dict[str, Any]:
 def test_our_reader_says_the_same_of_the_originals_files(
     of_smdebug: Path, expected: dict[str, Any], seen_by_us: Seen
 ) -> None:
-    assert_same(seen_by_us(of_smdebug), copy.deepcopy(expected))
+    ours = seen_by_us(of_smdebug)
+    assert_same(ours, copy.deepcopy(expected), what="PyTorch, by the original")
 
 
 def test_both_readers_say_the_same_of_our_files(
     of_ours: Path, seen_by_smdebug: Seen, seen_by_us: Seen
 ) -> None:
-    assert_same(seen_by_us(of_ours), seen_by_smdebug(of_ours))
+    assert_same(seen_by_us(of_ours), seen_by_smdebug(of_ours), what="PyTorch, by Stepwatch")
 
 
 def test_the_original_finds_in_our_files_what_its_own_hook_saves(

@@ -31,7 +31,8 @@ def found(folder: Path, seen_by_smdebug: Seen) -> dict[str, Any]:
 
 
 def test_both_readers_say_the_same(folder: Path, found: dict[str, Any], seen_by_us: Seen) -> None:
-    assert_same(seen_by_us(folder / "trial"), copy.deepcopy(found))
+    ours = seen_by_us(folder / "trial")
+    assert_same(ours, copy.deepcopy(found), what="Keras, by Stepwatch")
 
 
 def test_names_steps_and_modes(found: dict[str, Any]) -> None:

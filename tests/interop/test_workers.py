@@ -58,7 +58,8 @@ def source(folder: Path) -> dict[tuple[str, int, str], np.ndarray]:
 
 
 def test_both_readers_say_the_same(folder: Path, found: dict[str, Any], seen_by_us: Seen) -> None:
-    assert_same(seen_by_us(folder / "trial"), copy.deepcopy(found))
+    ours = seen_by_us(folder / "trial")
+    assert_same(ours, copy.deepcopy(found), what="PyTorch on two ranks, by Stepwatch")
 
 
 def test_names_steps_modes_and_workers(found: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ def test_both_readers_say_the_same_of_our_files(
 ) -> None:
     trial = folders[1] / name
     found = seen_by_smdebug(trial)
-    assert_same(seen_by_us(trial), copy.deepcopy(found))
+    assert_same(seen_by_us(trial), copy.deepcopy(found), what="XGBoost, by Stepwatch")
     assert found["loaded_all_steps"]
 
 
@@ -52,7 +52,7 @@ def test_our_reader_says_the_same_of_the_originals_files(
     folders: tuple[Path, Path], seen_by_smdebug: Seen, seen_by_us: Seen, name: str
 ) -> None:
     trial = folders[0] / name
-    assert_same(seen_by_us(trial), seen_by_smdebug(trial))
+    assert_same(seen_by_us(trial), seen_by_smdebug(trial), what="XGBoost, by the original")
 
 
 @pytest.mark.parametrize("name", TRIALS)
