@@ -22,8 +22,8 @@ from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_limits import MAX_JOB_BYTES, JobLimits
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
+from lambdas.evaluate_rule.publication import Publication
 from lambdas.evaluate_rule.redelivery import Redelivery
-from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import BuiltInRules, DeployedRules, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
@@ -35,7 +35,6 @@ from lambdas.shared.rule_memory import RuleMemories
 from lambdas.shared.settings import EvaluateRuleSettings
 from lambdas.shared.state_groups import GroupTable, RuleItems, StateGroups
 from lambdas.shared.state_table import DynamoStateTable
-from lambdas.shared.status_event import EventBridgeAnnouncer
 from lambdas.shared.wake import WakeQueue
 from rule_runtime.engine.progress import Patience
 
@@ -110,12 +109,18 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     settings, telemetry = _settings(), _telemetry()
     name, url = settings.rule_configuration_name, settings.queue_url
     queue = None if url is None else WakeQueue(clients.sqs, {name: url})
+    states = _states()
     return RunEvaluation(
         rule_source=rule_source,
-        states=_states(),
-        announcer=EventBridgeAnnouncer(EventBus(clients.eventbridge, settings.event_bus_name)),
-        results=ResultFiles(_open_store, telemetry),
-        continuations=Continuations(name, queue, telemetry),
+        states=states,
+        publication=Publication(
+            states=states,
+            bus=EventBus(clients.eventbridge, settings.event_bus_name),
+            open_store=_open_store,
+            continuations=Continuations(name, queue, telemetry),
+            telemetry=telemetry,
+            clock=_now,
+        ),
         telemetry=telemetry,
         patience=Patience(settings.worker_wait_s, settings.worker_wait_steps),
         clock=_now,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,18 +14,16 @@ from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from hook_layer.storage.small_files import read_small
 from lambdas.evaluate_rule.continuation import OutOfTimeError
-from lambdas.evaluate_rule.run_evaluation import RunEvaluation, RunFiles
+from lambdas.evaluate_rule.job_event import JobEvent, RunEvent
 from lambdas.shared.registration import RUN_ID
 from lambdas.shared.state_item import StateKey
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 
 if TYPE_CHECKING:
-    from lambdas.evaluate_rule.attempts import RuleAttempts
     from lambdas.evaluate_rule.job_registry import JobRegistry
-    from lambdas.evaluate_rule.messages import TensorObject
     from lambdas.evaluate_rule.rules import RuleSource
-    from lambdas.evaluate_rule.time_budget import TimeBudget
+    from lambdas.evaluate_rule.run_evaluation import RunEvaluation
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
 
@@ -37,13 +35,6 @@ _MAX_PORTION_FILES: Final = 1000
 _FAREWELL_S: Final = 600.0
 """Maximum delay until the last files of a run are visible, seconds."""
 _OF_SWEEPS: Final = (WakeReason.SWEEP, WakeReason.SILENT)
-_RANK: Final = {
-    WakeReason.CONTINUE: 0,
-    WakeReason.SWEEP: 1,
-    WakeReason.SILENT: 2,
-    WakeReason.ENDED: 3,
-}
-"""Priority of reasons to check a run."""
 
 
 @dataclass(frozen=True)
@@ -66,93 +57,74 @@ class JobEvaluation:
     group: str = ""
     order: random.Random = field(default_factory=random.Random)
 
-    def look_at(
-        self,
-        store: Store,
-        objects: Sequence[TensorObject],
-        wakes: Sequence[Wake],
-        budget: TimeBudget,
-        attempts: RuleAttempts | None = None,
-        *,
-        is_limited: bool = False,
-    ) -> None:
+    def evaluate(self, job: JobEvent, store: Store) -> None:
         """Update the rules' states of a job.
 
         Args:
+            job: Its messages.
             store: The trial's root.
-            objects: New objects in it.
-            wakes: Wakes for its runs.
-            budget: The time budget.
-            attempts: Attempts at the rules, which are recorded; None for a first delivery.
-            is_limited: Whether the job has more files than are evaluated as they come.
 
         Raises:
             OutOfTimeError: Some objects or rules had no budget.
         """
-        has_marker = any(found.is_end_marker for found in objects)
-        has_ended = has_marker or any(wake.reason is WakeReason.ENDED for wake in wakes)
+        job.has_marker = any(found.is_end_marker for found in job.objects)
+        has_ended = job.has_marker or any(w.reason is WakeReason.ENDED for w in job.wakes)
         if not self.jobs.asks(store, self.rule_source.names, has_ended=has_ended):
-            if objects:
-                self.telemetry.count("MessagesNotAskedFor", len(objects))
+            if job.objects:
+                self.telemetry.count("MessagesNotAskedFor", len(job.objects))
             # Wakes for a sweep or a continuation refer to a state, so the run requested that rule.
-            objects = ()
-            wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
-            if not wakes:
+            job.objects = []
+            job.wakes = [wake for wake in job.wakes if wake.reason is not WakeReason.ENDED]
+            if not job.wakes:
                 return
-        wakes = [self._with_successor(store, wake) for wake in wakes]
-        self._retire(store, wakes)
-        marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
-        if has_marker and marker is None:
+        job.wakes = [self._with_successor(store, wake) for wake in job.wakes]
+        self._retire(store, job.wakes)
+        if job.has_marker or _may_have_ended(job.wakes):
+            job.marker = self._end_marker(store)
+        if job.has_marker and job.marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
-        due = _Due(
-            marker=marker,
-            tells_end=has_marker,
-            wakes=wakes,
-            created_at=_newest(objects),
-            budget=budget,
-            attempts=attempts,
-            is_limited=is_limited,
-        )
-        sizes = {found.key: found.size for found in objects if not found.is_end_marker}
+        sizes = {found.key: found.size for found in job.objects if not found.is_end_marker}
         keys = sorted(sizes)
         for files, is_last in _portions(iter_step_files(store, keys, sizes)):
-            self._evaluate_runs(store, self._files_by_run(store, files), due, is_last=is_last)
-            if not is_last and not budget.may_go_on():
+            self._evaluate_runs(job, store, self._files_by_run(store, files), is_last=is_last)
+            if not is_last and not job.budget.may_go_on():
                 raise OutOfTimeError(f"no time for all files of {store.uri}")
 
     def _evaluate_runs(
-        self, store: Store, runs: dict[str, list[StepFile]], due: _Due, *, is_last: bool
+        self, job: JobEvent, store: Store, runs: dict[str, list[StepFile]], *, is_last: bool
     ) -> None:
         if is_last:
-            for run in due.runs:
+            for run in job.runs:
                 runs.setdefault(run, [])
         for run, files in sorted(runs.items()):
             registration = self.jobs.of_run(store, run)
-            rules = self._rules(registration, due, has_files=bool(files))
+            rules = self._rules(registration, job, has_files=bool(files))
             groups = [(self.group, rules)] if self.group else [(rule, [rule]) for rule in rules]
-            is_due = bool(rules) or (bool(self.group) and run in due.runs)
+            is_due = bool(rules) or (bool(self.group) and run in job.runs)
             for number, (name, of_group) in enumerate(groups if is_due else ()):
-                if number and not due.budget.may_go_on():
+                if number and not job.budget.may_go_on():
                     raise OutOfTimeError(f"no time for all rules of {store.uri}")
-                budget = due.budget.share(len(groups) - number)
-                found = RunFiles(
-                    store,
-                    registration,
-                    files,
-                    budget,
-                    attempts=due.attempts,
-                    is_limited=due.is_limited,
+                event = RunEvent(
+                    job=job,
+                    store=store,
+                    registration=registration,
+                    name=name,
+                    rules=of_group,
+                    files=files,
+                    budget=job.budget.share(len(groups) - number),
                 )
-                found = due.completed(found, of_group) if is_last else found
+                if is_last:
+                    event.complete()
                 with self.telemetry.job(registration.training_job_name, run):
-                    self.evaluation.look_at(name, of_group, found)
+                    self.evaluation.evaluate(event)
 
-    def _rules(self, job: Registration, due: _Due, *, has_files: bool) -> list[str]:
+    def _rules(self, run: Registration, job: JobEvent, *, has_files: bool) -> list[str]:
         """Return the due rules in varying order, so that none is always the last."""
         rules: set[str] = set()
-        if has_files or due.is_for_all_rules(job.run_id):
-            rules.update(self.rule_source.names(job))  # a newer run may request none
-        rules.update(rule for rule in due.rules(job.run_id) if self.rule_source.includes(rule, job))
+        if has_files or job.is_for_all_rules(run.run_id):
+            rules.update(self.rule_source.names(run))  # a newer run may request none
+        woken = job.woken_rules(run.run_id)
+        rules.update(rule for rule in woken if self.rule_source.includes(rule, run))
         ordered = sorted(rules)
         self.order.shuffle(ordered)
         return ordered
@@ -217,74 +189,9 @@ class JobEvaluation:
         return marker
 
 
-@dataclass(frozen=True)
-class _Due:
-    """Work that is due after all files of a job's messages are processed.
-
-    Attributes:
-        marker: The end marker, if it was read and exists.
-        tells_end: Whether a message is about the end marker, so that its run is due.
-        wakes: Wakes for runs.
-        created_at: Creation time of the newest object, seconds since the epoch.
-        budget: The time budget.
-        attempts: Attempts at the rules.
-        is_limited: Whether the job has more files than are evaluated as they come.
-    """
-
-    marker: EndMarker | None
-    tells_end: bool
-    wakes: Sequence[Wake]
-    created_at: float | None
-    budget: TimeBudget
-    attempts: RuleAttempts | None = None
-    is_limited: bool = False
-
-    @property
-    def runs(self) -> Iterable[str]:
-        """The runs that must be evaluated, with or without files."""
-        runs = {wake.run_id for wake in self.wakes}
-        if self.tells_end and self.marker is not None and self.marker.run_id is not None:
-            runs.add(self.marker.run_id)
-        return runs
-
-    def is_for_all_rules(self, run: str) -> bool:
-        """Return whether every rule of a run is due without files, because the run has ended."""
-        is_marked = self.tells_end and self.marker is not None and self.marker.run_id == run
-        return is_marked or any(w.run_id == run and not w.rule for w in self.wakes)
-
-    def rules(self, run: str) -> Iterable[str]:
-        """Return the rules of a run that wakes name."""
-        return {wake.rule for wake in self.wakes if wake.run_id == run and wake.rule}
-
-    def completed(self, found: RunFiles, rules: Sequence[str]) -> RunFiles:
-        """Return the new files of a run, with its end and the wake for a group of rules."""
-        run = found.registration.run_id
-        wake = _merged(w for w in self.wakes if w.run_id == run and w.rule in ("", *rules))
-        is_marked = self.marker is not None and self.marker.run_id == run
-        return replace(
-            found,
-            has_ended=is_marked or (wake is not None and wake.reason is WakeReason.ENDED),
-            last_sequences=self.marker.sequences if self.marker and is_marked else {},
-            created_at=self.created_at,
-            wake=wake,
-        )
-
-
-def _newest(objects: Iterable[TensorObject]) -> float | None:
-    """Return the creation time of the newest object; None if unknown."""
-    return max((at for found in objects if (at := found.created_at) is not None), default=None)
-
-
 def _may_have_ended(wakes: Iterable[Wake]) -> bool:
     """Return whether to read the marker; not for a run whose end is already being processed."""
     return any(wake.reason is not WakeReason.CONTINUE for wake in wakes)
-
-
-def _merged(wakes: Iterable[Wake]) -> Wake | None:
-    """Merge several wakes of the same run into one; None if there are none."""
-    # Of several continuations, only the newest has the current state.
-    ordered = sorted(wakes, key=lambda wake: (_RANK[wake.reason], wake.version))
-    return replace(ordered[-1], hop=max(wake.hop for wake in ordered)) if ordered else None
 
 
 def _portions(files: Iterator[StepFile]) -> Iterator[tuple[list[StepFile], bool]]:

@@ -68,7 +68,7 @@ class QuietRun:
             return ""
         return f"counts as ended: no output for {self.silent_s:.0f} s, and no end marker"
 
-    def judged(self, rule: Rule, state: EvaluationState) -> EvaluationState:
+    def evaluated(self, rule: Rule, state: EvaluationState) -> EvaluationState:
         """Return a state with the rule's verdict on the silence.
 
         Args:

@@ -10,16 +10,17 @@ evaluated one by one, the one with the fewest deaths first.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.evaluate_rule.attempts import RuleAttempts, recorded
 from lambdas.evaluate_rule.continuation import OutOfTimeError
+from lambdas.evaluate_rule.job_event import JobEvent
 from lambdas.evaluate_rule.job_limits import MAX_BATCH_S, JobLimits
-from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
+from lambdas.evaluate_rule.messages import IgnoredMessageError, parse_message
 from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.wake import Wake
 
@@ -36,22 +37,6 @@ _RESERVED_SHARE: Final = 0.25
 
 class PutBackError(Exception):
     """A repeated record must be delivered again, with fewer others."""
-
-
-@dataclass
-class _JobMessages:
-    """The messages of a batch for one trial."""
-
-    message_ids: list[str] = field(default_factory=list)
-    objects: list[TensorObject] = field(default_factory=list)
-    wakes: list[Wake] = field(default_factory=list)
-    were_received: bool = False
-    is_limited: bool = False
-
-    @property
-    def order(self) -> tuple[bool, bool]:
-        """The order of jobs: those that take much time, or may end the process, are last."""
-        return self.were_received, self.is_limited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,27 +78,28 @@ class EvaluateRuleService:
         """
         budget = TimeBudget(remaining_ms, remaining_ms() * _RESERVED_SHARE)
         failures: dict[str, Exception] = {}
-        jobs = self._by_job(records)
+        jobs = self._by_job(records, budget)
         put_back = self._put_back(jobs)
         num_left = len(jobs) - len(put_back)
-        for root_uri, messages in jobs.items():
+        for job in jobs:
             failure: Exception | None = None
-            if root_uri in put_back:
-                failure = PutBackError(f"{root_uri} is evaluated separately")
+            if job.root_uri in put_back:
+                failure = PutBackError(f"{job.root_uri} is evaluated separately")
                 self.telemetry.count("JobsPutBack")
             elif not budget.may_go_on():
-                failure = OutOfTimeError(f"no time left for {root_uri}")
+                failure = OutOfTimeError(f"no time left for {job.root_uri}")
                 self.telemetry.count("JobsPutOff")
             else:
-                failure = self._failure_of(root_uri, messages, budget.share(num_left))
+                job.budget = budget.share(num_left)
+                failure = self._failure_of(job)
                 num_left -= 1
             if failure is not None:
-                failures |= dict.fromkeys(messages.message_ids, failure)
+                failures |= dict.fromkeys(job.message_ids, failure)
         return failures
 
-    def _put_back(self, jobs: Mapping[str, _JobMessages]) -> set[str]:
+    def _put_back(self, jobs: Iterable[JobEvent]) -> set[str]:
         """Return the roots that must not be evaluated now, because the process died of them."""
-        returned = [root_uri for root_uri, messages in jobs.items() if messages.were_received]
+        returned = [job.root_uri for job in jobs if job.was_received]
         if len(returned) <= 1:
             return set()
         num_deaths = {root_uri: self._num_deaths(root_uri) for root_uri in returned}
@@ -129,8 +115,8 @@ class EvaluateRuleService:
             self.telemetry.warning("attempts not known", problem=str(error))
             return 0
 
-    def _by_job(self, records: Iterable[Mapping[str, Any]]) -> dict[str, _JobMessages]:
-        jobs: dict[str, _JobMessages] = defaultdict(_JobMessages)
+    def _by_job(self, records: Iterable[Mapping[str, Any]], budget: TimeBudget) -> list[JobEvent]:
+        jobs: dict[str, JobEvent] = {}
         for record in records:
             try:
                 found = parse_message(record["body"], self.bucket_names)
@@ -139,7 +125,8 @@ class EvaluateRuleService:
                 log = self.telemetry.info if error.is_expected else self.telemetry.warning
                 log("message ignored", message_id=record["messageId"], reason=str(error))
                 continue
-            job = jobs[found.root_uri]
+            root_uri = found.root_uri
+            job = jobs.setdefault(root_uri, JobEvent(root_uri=root_uri, budget=budget))
             job.message_ids.append(record["messageId"])
             was_received = _receive_count(record) > 1
             if isinstance(found, Wake):
@@ -147,52 +134,40 @@ class EvaluateRuleService:
                 job.wakes.append(replace(found, version=0) if was_received else found)
             else:
                 job.objects.append(found)
-            job.were_received |= was_received
-        for root_uri, job_messages in jobs.items():
-            self._limit(root_uri, job_messages)
-        return dict(sorted(jobs.items(), key=lambda item: item[1].order))
+            job.was_received |= was_received
+        for job in jobs.values():
+            self._limit(job)
+        return sorted(jobs.values(), key=attrgetter("order"))
 
-    def _limit(self, root_uri: str, messages: _JobMessages) -> None:
+    def _limit(self, job: JobEvent) -> None:
         """Drop messages of a job above its limit."""
-        num_objects = len(messages.objects)
-        messages.objects = list(self.limits.admit(root_uri, messages.objects))
-        messages.is_limited = self.limits.is_exceeded(root_uri)
-        if num_objects > len(messages.objects):
-            self.telemetry.count("FilesPutOff", num_objects - len(messages.objects))
+        num_objects = len(job.objects)
+        job.objects = list(self.limits.admit(job.root_uri, job.objects))
+        job.is_limited = self.limits.is_exceeded(job.root_uri)
+        if num_objects > len(job.objects):
+            self.telemetry.count("FilesPutOff", num_objects - len(job.objects))
 
-    def _failure_of(
-        self, root_uri: str, messages: _JobMessages, budget: TimeBudget
-    ) -> Exception | None:
+    def _failure_of(self, job: JobEvent) -> Exception | None:
         """Evaluate a job; return the error, if any."""
-        if self.limits.is_paused(root_uri):
+        if self.limits.is_paused(job.root_uri):
             self.telemetry.count("JobsPaused")
-            return OutOfTimeError(f"{root_uri} failed repeatedly, and waits")
-        if not (messages.objects or messages.wakes):
+            return OutOfTimeError(f"{job.root_uri} failed repeatedly, and waits")
+        if not (job.objects or job.wakes):
             return None
-        if messages.is_limited:
-            budget = budget.at_most(MAX_BATCH_S)
-        failure = self._evaluate_job(root_uri, messages, budget)
+        if job.is_limited:
+            job.budget = job.budget.at_most(MAX_BATCH_S)
+        failure = self._evaluate_job(job)
         is_late = isinstance(failure, OutOfTimeError)
-        self.limits.report(root_uri, has_failed=failure is not None and not is_late)
+        self.limits.report(job.root_uri, has_failed=failure is not None and not is_late)
         return failure
 
-    def _evaluate_job(
-        self, root_uri: str, messages: _JobMessages, budget: TimeBudget
-    ) -> Exception | None:
+    def _evaluate_job(self, job: JobEvent) -> Exception | None:
+        is_repeated, root_uri = job.was_received, job.root_uri
         try:
-            is_repeated = messages.were_received
-            until = time.time() + budget.remaining_ms() / 1000
-            attempts = RuleAttempts(self.attempts, root_uri, until) if is_repeated else None
+            until = time.time() + job.budget.remaining_ms() / 1000
+            job.attempts = RuleAttempts(self.attempts, root_uri, until) if is_repeated else None
             with recorded(self.attempts, root_uri) if is_repeated else nullcontext():
-                store = self.open_store(root_uri)
-                self.jobs.look_at(
-                    store,
-                    messages.objects,
-                    messages.wakes,
-                    budget,
-                    attempts,
-                    is_limited=messages.is_limited,
-                )
+                self.jobs.evaluate(job, self.open_store(root_uri))
         except OutOfTimeError as error:
             self.telemetry.count("JobsPutOff")
             return error

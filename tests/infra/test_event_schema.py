@@ -18,11 +18,11 @@ from lambdas.contracts.events import (
     STATUS_SOURCE,
     STOP_OVERDUE_DETAIL_TYPE,
 )
+from lambdas.evaluate_rule.publication import status_detail
 from lambdas.finish_job.job_summary import summary_detail
 from lambdas.notify.events import OverdueStop, parse_event
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
-from lambdas.shared.status_event import status_detail
 from lambdas.shared.stop_table import StopItem, StopReason, StopTarget
 from lambdas.stop_job.confirmation import overdue_detail
 from rule_runtime.engine.outcome import Evidence, RuleStatus

@@ -43,7 +43,7 @@ from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
 from lambdas.evaluate_rule.job_limits import MAX_JOB_BYTES, JobLimits
 from lambdas.evaluate_rule.job_registry import JobRegistry
-from lambdas.evaluate_rule.result_file import ResultFiles
+from lambdas.evaluate_rule.publication import Publication
 from lambdas.evaluate_rule.rules import DeployedRules, RuleSource
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
@@ -52,7 +52,6 @@ from lambdas.shared.registration import Registration
 from lambdas.shared.state_groups import RuleItems
 from lambdas.shared.state_item import successor
 from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
-from lambdas.shared.status_event import status_detail
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.state import EvaluationState
 
@@ -250,14 +249,19 @@ class MemoryAttempts:
         del self.notes[root_uri + rule]
 
 
-class MemoryAnnouncer:
-    """Keeps the events that it was to publish."""
+class MemoryBus:
+    """Keeps the details of the events that it was to publish."""
 
     def __init__(self) -> None:
         self.details: list[dict[str, Any]] = []
 
-    def announce(self, registration: Registration, stored: StoredState) -> None:
-        self.details.append(json.loads(json.dumps(status_detail(registration, stored))))
+    def publish(
+        self, detail_type: str, detail: Mapping[str, Any], *, arn: str | None = None, subject: str
+    ) -> None:
+        assert detail_type == STATUS_DETAIL_TYPE
+        assert detail["DebugOutputUri"] in subject
+        assert arn in (None, detail.get("TrainingJobArn"))
+        self.details.append(json.loads(json.dumps(detail)))
 
 
 @dataclass
@@ -271,7 +275,7 @@ class MemoryPipeline:
     other_stores: dict[str, MemoryStore] = field(default_factory=dict)
     states: MemoryStateTable = field(default_factory=MemoryStateTable)
     registrations: MemoryRegistrations = field(default_factory=MemoryRegistrations)
-    announcer: MemoryAnnouncer = field(default_factory=MemoryAnnouncer)
+    bus: MemoryBus = field(default_factory=MemoryBus)
     attempts: MemoryAttempts = field(default_factory=MemoryAttempts)
     results: MemoryStore = field(default_factory=MemoryStore)
     queue: Any = None
@@ -285,12 +289,18 @@ class MemoryPipeline:
         self.states.clock = lambda: self.now
         registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
         rule_source = self.rule_source or DeployedRules({self.rule_name: self.parameters})
+        states = RuleItems(self.states)
         evaluation = RunEvaluation(
             rule_source=rule_source,
-            states=RuleItems(self.states),
-            announcer=self.announcer,
-            results=ResultFiles(lambda _: self.results, telemetry),
-            continuations=Continuations(self.rule_name, self.queue, telemetry),
+            states=states,
+            publication=Publication(
+                states=states,
+                bus=self.bus,
+                open_store=lambda _: self.results,
+                continuations=Continuations(self.rule_name, self.queue, telemetry),
+                telemetry=telemetry,
+                clock=lambda: self.now,
+            ),
             telemetry=telemetry,
             patience=self.patience,
             clock=lambda: self.now,
@@ -321,7 +331,7 @@ class MemoryPipeline:
         """Return the announced statuses in order."""
         return [
             detail["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"]
-            for detail in self.announcer.details
+            for detail in self.bus.details
         ]
 
 

@@ -194,10 +194,10 @@ def crash_at_will(pipeline: MemoryPipeline, crashes: Callable[[], bool]) -> None
     """Let the process die before or after each thing that it does to the world."""
 
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
             if crashes():
                 raise CrashError
-            result = function(*arguments)
+            result = function(*arguments, **more)
             if crashes():
                 raise CrashError
             return result
@@ -206,6 +206,6 @@ def crash_at_will(pipeline: MemoryPipeline, crashes: Callable[[], bool]) -> None
 
     pipeline.states.save = wrapped(pipeline.states.save)  # type: ignore[method-assign]
     pipeline.states.mark_announced = wrapped(pipeline.states.mark_announced)  # type: ignore[method-assign]
-    pipeline.announcer.announce = wrapped(pipeline.announcer.announce)  # type: ignore[method-assign]
+    pipeline.bus.publish = wrapped(pipeline.bus.publish)  # type: ignore[method-assign]
     pipeline.queue.send = wrapped(pipeline.queue.send)
     pipeline.registrations.put = wrapped(pipeline.registrations.put)  # type: ignore[method-assign]

@@ -45,7 +45,7 @@ def evaluate(pipeline: MemoryPipeline, *keys: str) -> None:
 
 
 def details(pipeline: MemoryPipeline) -> str:
-    text: str = pipeline.announcer.details[-1]["DebugRuleEvaluationStatuses"][0]["StatusDetails"]
+    text: str = pipeline.bus.details[-1]["DebugRuleEvaluationStatuses"][0]["StatusDetails"]
     return text
 
 

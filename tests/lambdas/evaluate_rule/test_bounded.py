@@ -180,7 +180,7 @@ def test_a_continuation_that_comes_back_goes_on(
     assert not queue.evaluate(pipeline.records([write(store, 3_000)]))
     wake = queue.wakes.pop()
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline.announcer, "announce", None)
+        broken.setattr(pipeline.bus, "publish", None)
         broken.setattr(queue, "send", None)
         assert queue.evaluate([sqs_record(wake.to_body(), "wake")])
     before = pipeline.state().counts.evaluated

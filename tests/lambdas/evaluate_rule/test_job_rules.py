@@ -421,7 +421,7 @@ def test_whatever_a_job_configures_is_evaluated_or_told(
     for name, state in found.items():
         told_statuses = [
             detail["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"]
-            for detail in pipeline.announcer.details
+            for detail in pipeline.bus.details
             if detail["DebugRuleEvaluationStatuses"][0]["RuleConfigurationName"] == name
         ]
         assert len(told_statuses) == len(set(told_statuses)), "each once"

@@ -10,7 +10,6 @@ import pytest
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError
 from lambdas.shared.state_table import StoredState, VersionConflictError
-from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
 from tests.lambdas.conftest import MemoryPipeline
 
@@ -51,14 +50,15 @@ def test_a_verdict_that_another_evaluator_wrote_is_announced_by_who_finds_it(
 ) -> None:
     key = index_key(2, "worker_0")
     with monkeypatch.context() as broken:
-        announce = pipeline.announcer.announce
+        publish = pipeline.bus.publish
 
-        def die(registration: Any, stored: StoredState) -> None:
-            if stored.state.status is RuleStatus.ISSUES_FOUND:
+        def die(detail_type: str, detail: Any, **more: Any) -> None:
+            (status,) = detail["DebugRuleEvaluationStatuses"]
+            if status["RuleEvaluationStatus"] == "IssuesFound":
                 raise ConnectionError("the process died here")
-            announce(registration, stored)
+            publish(detail_type, detail, **more)
 
-        broken.setattr(pipeline.announcer, "announce", die)
+        broken.setattr(pipeline.bus, "publish", die)
         assert evaluate(pipeline, index_key(0, "worker_0"), index_key(1, "worker_0"), key)
     assert pipeline.statuses() == ["InProgress"]
     # Another evaluator, woken by an event that brings nothing new.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
-from lambdas.evaluate_rule.run_evaluation import Announcer
+from lambdas.contracts.events import STATUS_DETAIL_TYPE
+from lambdas.evaluate_rule import publication
 from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
@@ -92,12 +94,18 @@ class Bus:
     """Keeps the statuses that were announced."""
 
     def __init__(self) -> None:
-        self.announced: list[tuple[StateKey, int, str]] = []
+        self.announced: list[tuple[StateKey, str]] = []
 
-    def announce(self, registration: Registration, stored: StoredState) -> None:
-        assert registration.run_id == stored.key.run_id
-        state = stored.state
-        self.announced.append((stored.key, state.transition, state.status.value))
+    def publish(self, detail_type: str, detail: Mapping[str, Any], **_: object) -> None:
+        assert detail_type == STATUS_DETAIL_TYPE
+        self.announced.append(announced_status(detail))
+
+
+def announced_status(detail: Mapping[str, Any]) -> tuple[StateKey, str]:
+    """Return run and rule of a status event, and the status."""
+    (status,) = detail["DebugRuleEvaluationStatuses"]
+    key = StateKey(detail["DebugOutputUri"], detail["RunId"], status["RuleConfigurationName"])
+    return key, status["RuleEvaluationStatus"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class Effects:
     """Stands before all that an evaluator does to the world, and lets it die or be overtaken."""
 
     states: StateTable
-    announcer: Announcer
+    bus: publication.Bus
     queue: list[object]
     happens: Callable[[], None]
     decided: list[tuple[StateKey, int, str]]
@@ -136,9 +144,9 @@ class Effects:
         self.happens()
         return marked
 
-    def announce(self, registration: Registration, stored: StoredState) -> None:
+    def publish(self, detail_type: str, detail: Mapping[str, Any], **more: Any) -> None:
         self.happens()
-        self.announcer.announce(registration, stored)
+        self.bus.publish(detail_type, detail, **more)
         self.happens()
 
     def send(self, rule: str, wake: Wake) -> None:

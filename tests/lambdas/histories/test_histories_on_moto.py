@@ -12,11 +12,9 @@ import pytest
 
 from lambdas.contracts.events import ACTIVE, STATUS_SOURCE
 from lambdas.shared.event_bus import EventBus
-from lambdas.shared.registration import Registration
 from lambdas.shared.state_item import key_attributes
-from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
-from lambdas.shared.status_event import EventBridgeAnnouncer
-from tests.lambdas.histories.effects import RULE
+from lambdas.shared.state_table import DynamoStateTable, StateKey
+from tests.lambdas.histories.effects import RULE, announced_status
 from tests.lambdas.histories.tape import Tape
 from tests.lambdas.histories.verdicts import check
 from tests.lambdas.histories.world import World
@@ -42,25 +40,19 @@ class QueuedBus:
     """A bus with a queue behind it, from which the statuses are read."""
 
     def __init__(self, events: Any, sqs: Any, queue_url: str) -> None:
-        self._announcer = EventBridgeAnnouncer(EventBus(lambda: events, "default"))
+        self.publish = EventBus(lambda: events, "default").publish
         self._sqs = sqs
         self._queue_url = queue_url
 
-    def announce(self, registration: Registration, stored: StoredState) -> None:
-        self._announcer.announce(registration, stored)
-
     @property
-    def announced(self) -> list[tuple[StateKey, int, str]]:
+    def announced(self) -> list[tuple[StateKey, str]]:
         """Return what arrived since this was last asked."""
         found = []
         while messages := self._sqs.receive_message(
             QueueUrl=self._queue_url, MaxNumberOfMessages=10
         ).get("Messages"):
             for message in messages:
-                detail = json.loads(message["Body"])["detail"]
-                key = StateKey(detail["DebugOutputUri"], detail["RunId"], RULE)
-                (status,) = detail["DebugRuleEvaluationStatuses"]
-                found.append((key, 0, status["RuleEvaluationStatus"]))
+                found.append(announced_status(json.loads(message["Body"])["detail"]))
                 self._sqs.delete_message(
                     QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"]
                 )
@@ -85,7 +77,7 @@ def test_histories_over_dynamodb_and_eventbridge_end_in_the_same_verdicts() -> N
             return SweptTable(dynamodb, f"memory://{name}/debug-output/", clock)
 
         tape = Tape(chance.randbytes(chance.randrange(150, 500)))
-        world = World(tape, make_table=table, announcer=bus, name=name)
+        world = World(tape, make_table=table, bus=bus, name=name)
         check(world)
         for key in world.table.active():  # runs that were interrupted, and are no matter of others
             dynamodb.delete_item(TableName=TABLE, Key=key_attributes(key))

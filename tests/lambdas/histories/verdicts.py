@@ -28,7 +28,7 @@ def check(world: World) -> None:
         verdict = "NoIssuesFound"
     assert state.status.value == verdict
     decided = [status for key, _, status in world.decided if key == world.key]
-    announced = [status for key, _, status in world.announcer.announced if key == world.key]
+    announced = [status for key, status in world.bus.announced if key == world.key]
     assert decided.count(verdict) == 1
     assert verdict in announced
     assert state.is_announced

@@ -13,8 +13,9 @@ from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.continuation import Continuations, OutOfTimeError
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
+from lambdas.evaluate_rule.job_event import JobEvent
 from lambdas.evaluate_rule.messages import TensorObject
-from lambdas.evaluate_rule.result_file import ResultFiles
+from lambdas.evaluate_rule.publication import Publication
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation
 from lambdas.shared.state_groups import RuleItems
 from lambdas.shared.state_table import StateKey
@@ -55,7 +56,7 @@ class World:
     Attributes:
         tape: What happens.
         make_table: Makes the state table, given the clock; it tells which evaluations are active.
-        announcer: Takes the status events.
+        bus: Takes the status events.
         sweeps: False for a world in which nobody sweeps.
         name: Name of the job.
         seen: How often what happened.
@@ -63,7 +64,7 @@ class World:
 
     tape: Tape
     make_table: Callable[[Callable[[], float]], Any] = MemoryTable
-    announcer: Any = field(default_factory=Bus)
+    bus: Any = field(default_factory=Bus)
     sweeps: bool = True
     name: str = "job"
     seen: Counter[str] = field(default_factory=Counter)
@@ -225,7 +226,12 @@ class World:
         limit = 0 if self.is_calm else self.tape.below(6)
         self.depth += 1
         try:
-            self._job_look().look_at(self.store, objects, wakes, Limited(limit))
+            self._job_evaluation().evaluate(
+                JobEvent(
+                    root_uri=self.root_uri, budget=Limited(limit), objects=objects, wakes=wakes
+                ),
+                self.store,
+            )
         except (CrashError, ContendedStateError, OutOfTimeError, StorageError):
             assert not self.is_calm
             return False
@@ -250,22 +256,27 @@ class World:
         self.seen["storage away"] += is_away
         return is_away
 
-    def _job_look(self) -> JobEvaluation:
+    def _job_evaluation(self) -> JobEvaluation:
         registry: Any = Registry(self.root_uri, self.job.run or "")
         telemetry: Any = Quiet()
         return JobEvaluation(OnlyWitness(), registry, self._evaluation(), telemetry)
 
     def _evaluation(self) -> RunEvaluation:
         effects: Any = Effects(
-            self.table, self.announcer, self.queue, self._happens, self.decided, self.seen
+            self.table, self.bus, self.queue, self._happens, self.decided, self.seen
         )
         telemetry: Any = Quiet()
+        states = RuleItems(effects)
         return RunEvaluation(
             rule_source=OnlyWitness(),
-            states=RuleItems(effects),
-            announcer=effects,
-            results=ResultFiles(lambda _: self.results, telemetry),
-            continuations=Continuations(RULE, effects, telemetry),
+            states=states,
+            publication=Publication(
+                states=states,
+                bus=effects,
+                open_store=lambda _: self.results,
+                continuations=Continuations(RULE, effects, telemetry),
+                telemetry=telemetry,
+            ),
             telemetry=telemetry,
             patience=PATIENCE,
             clock=lambda: self.now,

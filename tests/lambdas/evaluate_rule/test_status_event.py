@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 from lambdas.contracts import events
+from lambdas.evaluate_rule.publication import status_detail
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
-from lambdas.shared.status_event import status_detail
 from rule_runtime.engine.outcome import Evidence, RuleStatus
 from rule_runtime.engine.state import EvaluationState
 
