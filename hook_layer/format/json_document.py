@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NoReturn
 
@@ -68,19 +69,19 @@ def load_object(
     return document
 
 
+@dataclass(frozen=True)
 class Document:
     """Typed access to the values of a parsed JSON object.
 
     Methods raise `error` with the file and the path of a value that is missing or has a wrong type.
     """
 
-    def __init__(self, file: str, error: type[FormatError]) -> None:
-        self._file = file
-        self._error = error
+    file: str
+    error: type[FormatError]
 
     def fail(self, message: str) -> NoReturn:
         """Raise the document's error."""
-        raise self._error(message, file=self._file)
+        raise self.error(message, file=self.file)
 
     def text(self, value: object, path: str) -> str:
         """Return a string."""

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 from urllib.parse import quote, unquote
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "joined",
     "open_store",
     "path_or_uri",
+    "read_small",
 ]
 
 Buffers: TypeAlias = "bytes | Iterable[bytes | memoryview]"
@@ -29,6 +30,8 @@ Buffers: TypeAlias = "bytes | Iterable[bytes | memoryview]"
 
 Pieces can be iterated several times.
 """
+
+_Content_co = TypeVar("_Content_co", covariant=True)
 
 _STORES: Final = {
     "file": "hook_layer.storage.local:LocalStore.from_uri",
@@ -194,3 +197,23 @@ def checked_range(start: int, length: int | None) -> None:
 def joined(data: Buffers) -> bytes:
     """Return the content in one piece."""
     return data if isinstance(data, bytes) else b"".join(data)
+
+
+class _Parser(Protocol[_Content_co]):
+    def __call__(self, data: bytes, *, file: str) -> _Content_co: ...
+
+
+def read_small(store: Store, key: str, max_bytes: int, parse: _Parser[_Content_co]) -> _Content_co:
+    """Read and parse a file with one request, limited in size.
+
+    Args:
+        store: The trial's root.
+        key: The file's key.
+        max_bytes: Maximum file size that `parse` accepts.
+        parse: Parses the content; raises an error of the format for a longer or invalid one.
+
+    Raises:
+        ObjectNotFoundError: The file does not exist.
+        StorageError: The storage failed.
+    """
+    return parse(store.get(key, 0, max_bytes + 1), file=store.uri + key)

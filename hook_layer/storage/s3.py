@@ -109,6 +109,7 @@ class S3Store:
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return at most `length` of the object's bytes, from `start`, with one request."""
+        name = self._key(key)
         checked_range(start, length)
         if length == 0:
             return b""
@@ -118,9 +119,7 @@ class S3Store:
             arguments["Range"] = f"bytes={start}-{last}"
         with self._reported(key):
             try:
-                answer = self._client.get_object(
-                    Bucket=self.bucket, Key=self._key(key), **arguments
-                )
+                answer = self._client.get_object(Bucket=self.bucket, Key=name, **arguments)
             except ClientError as failure:
                 if failure.response["Error"]["Code"] == _RANGE_NOT_SATISFIABLE:
                     return b""

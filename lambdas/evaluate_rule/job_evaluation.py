@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.paths import END_MARKER
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, Store, read_small
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.job_event import JobEvent, RunEvent
 from lambdas.shared.registration import RUN_ID

@@ -18,8 +18,7 @@ from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, parse_end_marker
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, parse_stop_file
 from hook_layer.format.paths import END_MARKER, STOP_FILE
-from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, read_small
 from lambdas.contracts.stopping import ALL, OBSERVE, OPT_IN
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.shared.watched_job_file import bucket_of, watched_job_file

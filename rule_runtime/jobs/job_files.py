@@ -18,8 +18,7 @@ from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import JobFile, StopFile
 from hook_layer.format.json_document import load_object
 from hook_layer.format.paths import JOB_FILE, STOP_FILE
-from hook_layer.storage.base import ObjectNotFoundError
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, read_small
 from rule_runtime.configuration.requested_rules import RequestedRule, parse_rule_requests
 from rule_runtime.engine.result_file import (
     MAX_RESULT_BYTES,

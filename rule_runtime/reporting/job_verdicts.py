@@ -11,8 +11,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hook_layer.format.errors import FormatError
-from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, Store, open_store, read_small
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.engine.outcome import (
     STATUS_ORDER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Final
 
 from hook_layer.format.collections_file import (
@@ -19,8 +20,7 @@ from hook_layer.format.paths import (
     collections_key,
     parse_collections_key,
 )
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, Store, read_small
 from rule_runtime.trial.name_pattern import NameMatcher
 from rule_runtime.trial.step_index import is_remote
 
@@ -47,15 +47,18 @@ class CollectionReader:
     A worker rewrites its file when it sees more tensors; `load(worker, again=True)` rereads it.
 
     Attributes:
-        matcher: Searches for the collections' regular expressions.
         workers_seen: The workers in the last listing.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.matcher = NameMatcher()
         self.workers_seen: frozenset[str] = frozenset()
         self._files: dict[str, CollectionsFile | None] = {}
+
+    @cached_property
+    def matcher(self) -> NameMatcher:
+        """Searches for the collections' regular expressions, all within one limit of time."""
+        return NameMatcher()
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
         """Return a worker's collections file; None if it does not exist or cannot be parsed."""

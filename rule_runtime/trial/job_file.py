@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
 from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, read_small
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store

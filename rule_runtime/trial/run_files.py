@@ -9,8 +9,7 @@ from typing import Final
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
 from hook_layer.format.errors import FormatError
 from hook_layer.format.paths import END_MARKER
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, Store, read_small
 from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 

@@ -8,8 +8,7 @@ from typing import Final
 from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
 from hook_layer.format.paths import STOP_FILE
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import ObjectNotFoundError, Store, read_small
 
 __all__ = ["read_stop_request"]
 
