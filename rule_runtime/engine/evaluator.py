@@ -100,14 +100,15 @@ class Evaluation:
         """Count a step with the rule's data: a decision once the needs of the rule are met."""
         passed = outcome if isinstance(outcome, Passed) else Passed()
         has_decided = passed.has_decided or isinstance(outcome, IssueFound)
-        counts = self.counts.with_data(
+        self.counts = self.counts.with_data(
             self._needs,
             step.mode_step,
             reason=outcome.reason if isinstance(outcome, NotEvaluated) else "",
             is_decision=has_decided or self.counts.evaluated > 0,
         )
-        advice = counts.advice or shortened(str(passed.advice), MAX_TEXT)
-        self.counts = replace(counts, advice=advice)
+        if passed.advice and not self.counts.advice:
+            advice = shortened(str(passed.advice), MAX_TEXT)
+            self.counts = replace(self.counts, advice=advice)
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rule_runtime.engine.progress import Progress
-from rule_runtime.engine.worker_progress import WorkerProgress
+from rule_runtime.engine.progress import Progress, WorkerProgress
 
 __all__ = ["ExpectedFiles"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rule_runtime.engine.outcome import Evidence, IssueFound
@@ -43,8 +42,7 @@ def finding(
     rows, at = row
     tensor = rows.names[at], rows.workers[at]
     message += f"; gradients are stopped by {stopped_by}" if stopped_by else ""
-    found = issue(step, tensor, measured, message, remedy or rule)
-    return IssueFound(replace(found.evidence, stopped_by=stopped_by))
+    return issue(step, tensor, measured, message, remedy or rule, stopped_by=stopped_by)
 
 
 def issue(
@@ -53,6 +51,8 @@ def issue(
     measured: tuple[str, float, float],
     message: str,
     remedy: str | Rule,
+    *,
+    stopped_by: str | None = None,
 ) -> IssueFound:
     """Return a finding in a worker's tensor; the remedy may be that of a rule. See `finding`."""
     (name, worker), (measure, value, threshold) = tensor, measured
@@ -67,6 +67,7 @@ def issue(
             threshold=threshold,
             sentence=f"{name}: {message}",
             remedy=remedy if isinstance(remedy, str) else what_to_try(remedy),
+            stopped_by=stopped_by,
         )
     )
 

@@ -7,90 +7,58 @@ from itertools import groupby
 from typing import Final
 
 from hook_layer.storage.base import Store
-from rule_runtime.engine.progress import Scan
 from rule_runtime.engine.run_feed import FILES_AT_ONCE, FileName, RunFeed
+from rule_runtime.engine.unfinished_work import Scan
 from rule_runtime.trial.step_index import list_index_files
 
-__all__ = ["LostFileSearch", "listed_parts"]
+__all__ = ["listed_parts", "search_lost_files"]
 
 _NAMES_AT_ONCE: Final = 1000
 """Known files listed between two checks of the budget: a page of an object store."""
 
 
-class LostFileSearch:
-    """Lists the index after the last fed step, and records the files that were unknown.
+def search_lost_files(feed: RunFeed, scan: Scan) -> None:
+    """List the index after the last fed step, and record the files that were unknown.
 
-    The next call continues a listing that exceeds the budget. Other runs may have files in the same
-    folder, and only reading a file shows its run, so the last step that was read is kept. Files
-    without a number are an exception: only an uninterrupted listing shows which steps their worker
-    passed.
+    The next call continues a listing that exceeds the budget; `scan` is then the one of the
+    progress. Other runs may have files in the same folder, and only reading a file shows its run,
+    so the last step that was read is kept. Files without a number are an exception: only an
+    uninterrupted listing shows which steps their worker passed.
     """
-
-    def __init__(self, feed: RunFeed) -> None:
-        self._feed = feed
-        self._progress = feed.progress
-
-    def run_if_needed(self, *, has_changes: bool) -> None:
-        """List the index only if known files do not show which others exist.
-
-        `has_changes` is True if an unknown file was seen since the last listing.
-        """
-        progress = self._progress
-        if progress.scan is not None:
-            self._continue(progress.scan)
-            return
-        workers = progress.workers.values()
-        is_unnumbered = any(0 in worker.pending.values() for worker in workers)
-        has_holes = any(worker.has_new_hole for worker in workers)
-        lacks_names = bool(workers) and not progress.names_known
-        is_forgotten = progress.has_forgotten
-        is_needed = is_forgotten or (has_changes and (is_unnumbered or has_holes or lacks_names))
-        if is_needed and progress.room > 0:
-            is_all = is_unnumbered or is_forgotten
-            last = None if is_all else max(progress.pending_steps(), default=progress.fed_step)
-            self._begin(Scan(progress.fed_step, last))
-
-    def run(self, *, brief: bool) -> None:
-        """List the index; `brief` stops after 256 files without a new one."""
-        self._begin(Scan(self._progress.fed_step, None, brief))
-
-    def _begin(self, scan: Scan) -> None:
+    progress, is_complete = feed.progress, True
+    if scan is not progress.scan:
         # A hole that appears during the listing may be before its current step.
-        for worker in self._progress.workers.values():
+        for worker in progress.workers.values():
             if worker.has_hole:
                 worker.listed = max(worker.listed, worker.highest)
-        self._continue(scan)
-
-    def _continue(self, scan: Scan) -> None:
-        progress, is_complete = self._progress, True
-        progress.scan = scan
-        after = progress.fed_step
-        if not progress.has_unnumbered:
-            after = max(after, scan.after)
-        parts = listed_parts(
-            self._feed.store,
-            after,
-            is_wanted=lambda step, worker: not progress.is_known(step, worker),
-            size=lambda: max(min(FILES_AT_ONCE, progress.room), 1),
-            is_over=lambda step: scan.last is not None and step > scan.last,
-        )
-        for names in parts:
-            unknown = [name for name in names if not progress.is_known(*name)]
-            has_changes = self._feed.load(unknown)
-            progress.note_listed(names)
-            progress.forget_surplus()
-            is_complete = progress.room > 0
-            is_in_vain = scan.brief and bool(unknown) and not has_changes
-            if is_in_vain or not is_complete:
-                break
-            progress.scan = scan._replace(after=names[-1][0])
-            may_stop = has_changes or not progress.has_unnumbered
-            if may_stop and not self._feed.budget.allows_more():
-                return
-        progress.scan = None
-        is_all = scan.last is None and not scan.brief
-        for worker in progress.workers.values():
-            worker.forgotten = not is_complete or (worker.forgotten and not is_all)
+    progress.scan = scan
+    after = progress.fed_step
+    if not progress.has_unnumbered:
+        after = max(after, scan.after)
+    parts = listed_parts(
+        feed.store,
+        after,
+        is_wanted=lambda step, worker: not progress.is_known(step, worker),
+        size=lambda: max(min(FILES_AT_ONCE, progress.room), 1),
+        is_over=lambda step: scan.last is not None and step > scan.last,
+    )
+    for names in parts:
+        unknown = [name for name in names if not progress.is_known(*name)]
+        has_changes = feed.load(unknown)
+        progress.note_listed(names)
+        progress.forget_surplus()
+        is_complete = progress.room > 0
+        is_in_vain = scan.brief and bool(unknown) and not has_changes
+        if is_in_vain or not is_complete:
+            break
+        progress.scan = scan._replace(after=names[-1][0])
+        may_stop = has_changes or not progress.has_unnumbered
+        if may_stop and not feed.budget.allows_more():
+            return
+    progress.scan = None
+    is_all = scan.last is None and not scan.brief
+    for worker in progress.workers.values():
+        worker.forgotten = not is_complete or (worker.forgotten and not is_all)
 
 
 def listed_parts(

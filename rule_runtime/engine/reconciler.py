@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hook_layer.storage.base import Store
-from rule_runtime.engine.lost_files import LostFileSearch
+from rule_runtime.engine.lost_files import search_lost_files
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.run_end import RunEnd
 from rule_runtime.engine.run_feed import Budget, RunFeed
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.unfinished_work import Scan
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.step_view import StepReader
 
@@ -81,29 +82,29 @@ class Reconciler:
         self.has_more = False
         if state.counts.failure:
             return state  # the rule gets no further step of this run
-        budget = Budget(may_go_on)
-        feed = RunFeed(self._reader, self._rule, self._run, state, budget)
-        end = RunEnd(feed, last_sequences or {})
+        feed = RunFeed(self._reader, self._rule, self._run, state, Budget(may_go_on))
         is_finishing = state.progress.finishing is not None
         has_changes = feed.take_in(files)
-        if has_changes:
-            end.restart_listing()
+
+        def end() -> RunEnd:
+            return RunEnd(feed, last_sequences or {}, has_changes=has_changes)
+
         if state.ended and not (has_changes or is_finishing):
             return state
         if not (state.ended or is_finishing):
-            if not end.continue_replay():
+            if feed.progress.replaying is not None and not end().replay():
                 self.has_more = True
-                return end.suspend() if ended else feed.state()
+                return end().suspend() if ended else feed.state()
             asked_at = None if ended else now  # at the end no worker is awaited
             self._follow(feed, has_changes=has_changes, now=asked_at, check_again=check_again)
-            if feed.has_failed or not ended:
+            if not ended or feed.has_failed:
                 has_fed = feed.progress.fed_step > state.progress.fed_step
                 self.has_more = self._is_work_left(feed, now, has_fed=has_fed)
                 return feed.state()
-            if budget.is_used_up:
+            if feed.budget.is_used_up:
                 self.has_more = True
-                return end.suspend()
-        after = end.finish()
+                return end().suspend()
+        after = end().finish()
         self.has_more = after.progress.finishing is not None
         return after
 
@@ -111,32 +112,34 @@ class Reconciler:
         self, feed: RunFeed, *, has_changes: bool, now: float | None, check_again: bool
     ) -> None:
         """Feed ready steps while the run continues, and give up workers after the wait."""
-        search, progress = LostFileSearch(feed), feed.progress
+        progress = feed.progress
         if has_changes:
             feed.read_num_workers()
-        _feed_ready(feed, search, has_changes=has_changes)
-        if check_again and _may_continue(feed):
-            search.run(brief=True)
-            _feed_ready(feed, search, has_changes=True)
-        if now is None or not _may_continue(feed):
+        _feed_ready(feed, has_changes=has_changes)
+        if check_again and feed.may_continue:
+            search_lost_files(feed, Scan(progress.fed_step, None, brief=True))
+            _feed_ready(feed, has_changes=True)
+        if now is None or not feed.may_continue:
             return
         progress.note_waiting(now)
         waiting = progress.waiting
-        if waiting is not None and not waiting.looked and progress.is_overdue(now, self._patience):
+        if waiting is None:
+            return
+        if not waiting.looked and progress.is_overdue(now, self._patience):
             progress.waiting = waiting._replace(looked=True)
             feed.read_num_workers()
-            search.run(brief=False)
-            _feed_ready(feed, search, has_changes=True)
+            search_lost_files(feed, Scan(progress.fed_step, None))
+            _feed_ready(feed, has_changes=True)
             progress.note_waiting(now)
-        if _may_continue(feed) and progress.is_overdue(now, self._patience):
+        if feed.may_continue and progress.is_overdue(now, self._patience):
             feed.give_up()
-            _feed_ready(feed, search, has_changes=True)
+            _feed_ready(feed, has_changes=True)
             progress.note_waiting(now)
 
     def _is_work_left(self, feed: RunFeed, now: float | None, *, has_fed: bool) -> bool:
         """Return whether a call that ran out of time can continue without new files."""
         progress = feed.progress
-        if feed.has_failed or not feed.budget.is_used_up:
+        if not feed.budget.is_used_up or feed.has_failed:
             return False
         has_room_again = has_fed and progress.has_forgotten and progress.room > 0
         if progress.scan is not None or progress.ready_steps() or has_room_again:
@@ -146,16 +149,15 @@ class Reconciler:
         return now is not None and progress.is_overdue(now, self._patience)
 
 
-def _feed_ready(feed: RunFeed, search: LostFileSearch, *, has_changes: bool) -> None:
+def _feed_ready(feed: RunFeed, *, has_changes: bool) -> None:
     """Search for lost files if needed, and feed every step that is complete."""
+    progress = feed.progress
     while True:
-        search.run_if_needed(has_changes=has_changes)
-        steps = feed.progress.ready_steps()
+        scan = progress.needed_scan(has_changes=has_changes)
+        if scan is not None:
+            search_lost_files(feed, scan)
+        steps = progress.ready_steps()
         feed.feed_steps(steps)
         # Another listing can only find files that were dropped because of the limit.
-        if not (steps and feed.progress.has_forgotten and _may_continue(feed)):
+        if not (steps and progress.has_forgotten and feed.may_continue):
             return
-
-
-def _may_continue(feed: RunFeed) -> bool:
-    return not (feed.has_failed or feed.budget.is_used_up)

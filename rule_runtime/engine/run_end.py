@@ -10,9 +10,9 @@ from typing import Final
 from rule_runtime.engine.expected_files import ExpectedFiles
 from rule_runtime.engine.lost_files import listed_parts
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.engine.progress import Finishing
 from rule_runtime.engine.run_feed import FILES_AT_ONCE, RunFeed
 from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.unfinished_work import Finishing
 
 __all__ = ["RunEnd"]
 
@@ -23,31 +23,26 @@ class RunEnd:
     """Ends a run, in one or more calls.
 
     `last_sequences` has the number of each worker's last file, from the end marker; may be empty.
+    `has_changes` is True if a new file was seen. It may belong to a listed step, so everything is
+    listed again.
     """
 
-    def __init__(self, feed: RunFeed, last_sequences: Mapping[str, int]) -> None:
+    def __init__(
+        self, feed: RunFeed, last_sequences: Mapping[str, int], *, has_changes: bool
+    ) -> None:
         self._feed = feed
         self._progress = feed.progress
         unfinished = feed.progress.finishing or Finishing()
         self._sequences = last_sequences or unfinished.last_sequences
         self._expected = ExpectedFiles(feed.progress, self._sequences)
-        self._after = unfinished.after
-        self._shown = Counter(unfinished.shown)
+        self._after = None if has_changes else unfinished.after
+        self._shown = Counter({} if has_changes else unfinished.shown)
         self._is_all_replayed = False
-
-    def restart_listing(self) -> None:
-        """List everything again, because a new file may belong to a listed step."""
-        self._after = None
-        self._shown.clear()
 
     def suspend(self) -> EvaluationState:
         """Return the state of a run whose end a later call continues; it is not ended yet."""
         self._progress.finishing = Finishing(self._sequences, self._after, dict(self._shown))
         return replace(self._feed.state(), ended=False)
-
-    def continue_replay(self) -> bool:
-        """Continue an unfinished replay; return False if the time ran out."""
-        return self._progress.replaying is None or self._replay()
 
     def finish(self) -> EvaluationState:
         """Feed the rest, replay the run after late files, and determine the verdict."""
@@ -59,7 +54,7 @@ class RunEnd:
                 if not self._needs_replay:
                     return self._conclude()
                 self._feed.begin_replay()
-            if not self._replay():
+            if not self.replay():
                 return self.suspend()
             self._is_all_replayed = True
 
@@ -129,7 +124,8 @@ class RunEnd:
     def _is_wanted(self, step: int, worker: str) -> bool:
         return step > self._progress.fed_step and self._expected.may_have(step, worker)
 
-    def _replay(self) -> bool:
+    def replay(self) -> bool:
+        """Begin or continue a replay; return False if the time ran out."""
         feed, progress = self._feed, self._progress
         parts = listed_parts(
             feed.store,

@@ -15,9 +15,9 @@ from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import RuleStatus
-from rule_runtime.engine.progress import Replaying
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
+from rule_runtime.engine.unfinished_work import Replaying
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.step_view import StepReader
 
@@ -181,7 +181,7 @@ class RunFeed:
 
     def state(self) -> EvaluationState:
         """Return the current state, with the status of a finding if there is one."""
-        evaluation = self.evaluation
+        evaluation, has_failed = self.evaluation, self.has_failed
         evidence = evaluation.evidence
         if self.progress.replaying is not None and evidence is None:
             evidence = self._first_evidence
@@ -191,26 +191,35 @@ class RunFeed:
             memory=evaluation.memory,
             evidence=evidence,
             counts=replace(evaluation.counts, unreadable=len(self.progress.unreadable)),
-            ended=self._state.ended or self.has_failed,
+            ended=self._state.ended or has_failed,
             memory_version=MEMORY_VERSION,
         )
         if evidence is not None:
             return state.with_status(RuleStatus.ISSUES_FOUND)
-        if self.has_failed and not state.status.is_final:
+        if has_failed and not state.status.is_final:
             return state.with_status(RuleStatus.ERROR)
         return state
 
     @property
     def has_failed(self) -> bool:
         """True once the rule failed: it gets no further step."""
-        return bool(self.evaluation.failure)
+        return bool(self.evaluation.counts.failure)
+
+    @property
+    def may_continue(self) -> bool:
+        """True while the rule works and time is left."""
+        return not (self.has_failed or self.budget.is_used_up)
 
     def _record(self, files: Iterable[StepFile]) -> bool:
         has_changes = False
         for file in files:
-            if self._note(file):
-                has_changes = True
-                self._keep(file)
+            if not self._note(file):
+                continue
+            has_changes = True
+            is_waiting = file.step > self.progress.fed_step
+            if is_waiting and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
+                self._kept[_name_of(file)] = file
+                self._kept_bytes += file.num_bytes
         self.progress.settle()
         return has_changes
 
@@ -229,16 +238,12 @@ class RunFeed:
             progress.num_workers = max(progress.num_workers or 0, index.workers)
         return progress.note(file.worker, file.step, index.sequence, index.skipped or 0)
 
-    def _keep(self, file: StepFile) -> None:
-        is_waiting = file.step > self.progress.fed_step
-        if is_waiting and self._kept_bytes + file.num_bytes <= _KEPT_BYTES:
-            self._kept[_name_of(file)] = file
-            self._kept_bytes += file.num_bytes
-
     def _get(self, names: Sequence[FileName]) -> Iterator[StepFile]:
         """Yield files by name in step order; reads only files that were not kept."""
         kept = sorted((self._kept[name] for name in names if name in self._kept), key=_name_of)
         missing = [index_key(*name) for name in names if name not in self._kept]
+        if not missing:
+            return iter(kept)
         return heapq.merge(kept, iter_step_files(self.store, missing), key=_name_of)
 
     def _mark_fed(self, step: int) -> None:

@@ -58,8 +58,9 @@ def is_training(step: StepView) -> bool:
 
 def why_not_applicable(rule: Rule, step: StepView) -> str:
     """Return why a rule does not evaluate a step of this number or mode; empty if it does."""
-    if step.step not in rule.step_bounds:
-        return f"the rule evaluates only {rule.step_bounds}"
+    bounds = rule.step_bounds
+    if not bounds.first <= step.step < bounds.end:
+        return f"the rule evaluates only {bounds}"
     return "" if is_training(step) else rule.only_training.format(step.mode.name)
 
 

@@ -31,9 +31,6 @@ class StepBounds:
     first: int = 0
     end: float = math.inf
 
-    def __contains__(self, step: int) -> bool:
-        return self.first <= step < self.end
-
     def __str__(self) -> str:
         if math.isinf(self.end):
             return f"steps from {self.first} on"

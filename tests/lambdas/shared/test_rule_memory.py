@@ -24,8 +24,8 @@ from lambdas.shared.state_table import (
     VersionConflictError,
 )
 from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.progress import WorkerProgress
 from rule_runtime.engine.state import Counts, EvaluationState, Progress
-from rule_runtime.engine.worker_progress import WorkerProgress
 
 KEY = StateKey("s3://tensors/mnist-7/", "01JD0000000000000000000001", "ExplodingTensor")
 INITIAL = EvaluationState.initial()

@@ -16,10 +16,10 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
 from rule_runtime.cli.app import app
 from rule_runtime.engine.outcome import RuleStatus, status_details
+from rule_runtime.engine.progress import WorkerProgress
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.state import EvaluationState
-from rule_runtime.engine.worker_progress import WorkerProgress
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from tests.hook_layer.doubles import make_record
 

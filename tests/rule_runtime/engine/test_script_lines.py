@@ -9,7 +9,7 @@ import pytest
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.paths import collections_key
 from hook_layer.storage.local import LocalStore
-from rule_runtime.engine.script_lines import lines_of
+from rule_runtime.engine.evidence import lines_of
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader

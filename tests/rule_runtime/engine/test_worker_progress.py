@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.engine.worker_progress import WorkerProgress
+from rule_runtime.engine.progress import WorkerProgress
 
 ACTIONS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "remove", "give up", "keep"]),
@@ -47,7 +47,7 @@ def reach(seen: set[int], begin: int) -> int:
 
 
 def test_of_too_many_holes_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rule_runtime.engine.worker_progress.MAX_RANGES", 3)
+    monkeypatch.setattr("rule_runtime.engine.progress.MAX_RANGES", 3)
     worker = WorkerProgress()
     for number in range(1, 20, 2):
         worker.add(number)
