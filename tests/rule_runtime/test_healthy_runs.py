@@ -6,7 +6,6 @@ saves every step, the others save every tenth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -79,14 +78,6 @@ def _hook(folder: Path, interval: int) -> Hook:
     )
     hook.get_collection("optimizer_steps").include("^optimizer_steps/")
     return hook
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def views_of(path: Path) -> list[StepView]:

@@ -123,7 +123,6 @@ def test_layers_are_found_by_their_collection_whatever_they_are_called() -> None
 def test_a_real_layer_is_found_by_its_type(bias: float, kind: type) -> None:
     torch = pytest.importorskip("torch")
     hooks = pytest.importorskip("hook_layer.pytorch")
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     uri = f"memory://dead-relu-{bias}/"
     interval = hooks.SaveConfig(save_interval=1)

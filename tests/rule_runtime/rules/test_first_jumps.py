@@ -34,12 +34,6 @@ Parameters = Iterable[nn.Parameter]
 Optimizer = Callable[[Parameters], torch.optim.Optimizer]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-
-
 def found(
     folder: Path, model: nn.Module, batches: Batches, loss: Loss, optimizer: Optimizer
 ) -> set[str]:

@@ -37,13 +37,7 @@ pytestmark = pytest.mark.skipif(
 
 RNG = np.random.default_rng(0)
 RECOMMENDED = tuple(PACKS["recommended"].rules().items())
-STEPS = 301
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
+STEPS = 201
 
 
 def found(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,12 @@ from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.rules.weight_update_ratio import UnchangedTensor, WeightUpdateRatio
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.testing.rule_contract import SavedStep, Tensors, healthy_tensors
+from rule_runtime.testing.rule_contract import Tensors
 from tests.rule_runtime.outcomes import evidence_of, first_finding, make_run
 from tests.rule_runtime.rules.keras_names import COLLECTIONS, KerasContract
 from tests.rule_runtime.rules.runs import found_at
 
 FC, CONV = "fc/weights/fc/kernel:0", "conv1/weights/conv1/kernel:0"
-
-
-class TestDeadOptimizerContract(KerasContract):
-    def make_rule(self) -> Rule:
-        return DeadOptimizer()
-
-    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
-        for saved in self.make_steps(worker):
-            stuck = {FC: healthy_tensors(0, worker)["Net_fc.weight"]}
-            yield saved._replace(tensors={**saved.tensors, **stuck})
 
 
 class TestMissingGradientContract(KerasContract):
@@ -40,15 +30,6 @@ class TestMissingGradientContract(KerasContract):
 
     def make_sick(self, tensors: dict[str, Any]) -> Tensors:
         return {**tensors, "gradients/conv1/kernelGrad": np.zeros((8, 4))}
-
-
-class TestUnchangedTensorContract(KerasContract):
-    def make_rule(self) -> Rule:
-        return UnchangedTensor(collection_names=("weights",))
-
-    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
-        fixed = np.linspace(-1, 1, 4)
-        return {**tensors, FC: fixed, "gradients/fc/kernelGrad": fixed}
 
 
 def run(tensors_of: Callable[[int], dict[str, Any]], num_steps: int = 12) -> TrialBuilder:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -95,6 +96,11 @@ def run_of(loss: str, outputs: Make, targets: Make, num_steps: int = 12) -> Tria
         }
         trial.step(step, tensors, mode_step=step)
     return trial
+
+
+def few_rows_of(loss: str, outputs: Make, targets: Make, rows: int) -> TrialBuilder:
+    """Return a run whose batches are combined to 12 batches of 16 rows or more."""
+    return run_of(loss, first(rows, outputs), first(rows, targets), 12 * math.ceil(16 / rows))
 
 
 def validated(
@@ -249,7 +255,7 @@ FEW = [
 def test_batches_of_few_rows_are_combined(
     loss: str, outputs: Make, targets: Make, words: str, rows: int
 ) -> None:
-    trial = run_of(loss, first(rows, outputs), first(rows, targets), 200)
+    trial = few_rows_of(loss, outputs, targets, rows)
     found = [o for o in trial.outcomes(OutputContract()) if isinstance(o, IssueFound)]
     assert found
     assert words in found[0].evidence.sentence
@@ -332,7 +338,7 @@ def test_what_fits_is_not_reported(loss: str, outputs: Make, targets: Make) -> N
 def test_what_fits_in_batches_of_few_rows_is_not_reported(
     loss: str, outputs: Make, targets: Make, rows: int
 ) -> None:
-    trial = run_of(loss, first(rows, outputs), first(rows, targets), 200)
+    trial = few_rows_of(loss, outputs, targets, rows)
     assert not found_at(OutputContract(), trial)
 
 

@@ -290,7 +290,6 @@ def test_on_what_the_hook_for_pytorch_writes(
     """A network that sees few digits memorises them."""
     torch = pytest.importorskip("torch")
     hooks = pytest.importorskip("hook_layer.pytorch")
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     datasets = pytest.importorskip("sklearn.datasets")
     digits, labels = map(torch.tensor, datasets.load_digits(return_X_y=True))

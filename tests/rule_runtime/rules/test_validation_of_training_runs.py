@@ -29,7 +29,6 @@ def found_in(
     folder: Path, *, inputs: Change = same, outputs: Change = same, batch: int = 40
 ) -> dict[str, Evidence]:
     """Train, validate with changed inputs or outputs, and return what two rules find."""
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
     hook, loss = recommended_hook(folder, model), nn.CrossEntropyLoss()
