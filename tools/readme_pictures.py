@@ -48,7 +48,7 @@ net = nn.Sequential(
     nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
 )
 criterion = nn.CrossEntropyLoss()
-rate, restart = map(float, sys.argv[1:])
+rate, restart = map(float, sys.argv[2::2])
 optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
 for epoch in range(16):
     if epoch == 9:
@@ -66,11 +66,12 @@ def main() -> None:
     place.mkdir()
     with sync_playwright() as playwright:
         (place / "train.py").write_text(SCRIPT)
-        for name, rates in TRAININGS.items():
+        for name, (rate, restart) in TRAININGS.items():
+            command = [sys.executable, "train.py", "--lr", rate, "--restart-lr", restart]
             run(place, "run", *(f"--rule={rule}" for rule in RULES), "--stop=never", "--out-dir",
-                f"runs/{name}", "--", sys.executable, "train.py", *rates)  # fmt: skip
+                f"runs/{name}", "--", *command)  # fmt: skip
         run(place, "report", "runs/digits", "--output-file", "report.html")
-        (place / "watch.html").write_text(watched(str(place / "runs" / "digits")))
+        (place / "watch.html").write_text(watched(str(place / "runs" / "digits" / "run-1")))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         shoot(browser, place / "report.html", "report.png")
         shoot(browser, place / "watch.html", "watch.png", of="svg")

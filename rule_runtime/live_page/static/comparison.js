@@ -1,7 +1,7 @@
 // Overlays runs: differences of arguments, packages and commit, the first different number.
 import { chart } from "./chart.js";
 import { controls, modeText, ShownRange } from "./controls.js";
-import { ask, backLink, div, element, fill, h1, h2, label, li, named, oneAtATime, p, problem, searchBox, td, th, ul } from "./dom.js";
+import { ask, backLink, div, element, fill, fillOptions, h1, h2, label, li, named, oneAtATime, p, problem, searchBox, td, th, ul } from "./dom.js";
 import { runAddress } from "./runs.js";
 
 const MOST_CHARTS = 12;
@@ -64,7 +64,7 @@ export function comparisonView(main, ids) {
 		runs = await Promise.all(ids.map((run) => ask("run", { run })));
 		versions = Object.fromEntries(runs.map((run) => [run.id, run.version]));
 		range.cover(runs);
-		settings.showRange(range.pair, range.isWhole);
+		settings.showRange(range);
 		const usual = ["losses", "metrics", "scalars"].flatMap((kind) => runs.flatMap((run) => run.curves[kind]));
 		const all = [...new Set([...added, ...usual])];
 		const tensors = all.slice(0, MOST_CHARTS);
@@ -87,7 +87,7 @@ export function comparisonView(main, ids) {
 	async function showDifferences() {
 		fill(firsts, li("faint", "comparing\u2026"));
 		const answer = await ask("differences", { run: ids });
-		fill(table, answer.facts.length ? element("table", {}, element("thead", {}, element("tr", {}, th("Different"), ids.map((id) => element("th", { class: "text" }, named(id))))), element("tbody", {}, answer.facts.map((fact) => element("tr", {}, td(named(fact.name)), fact.values.map((value) => element("td", { class: "text" }, named(value ?? "\u2013"))))))) : p("", "Arguments, packages, commit and machine are the same, as far as they are stored."));
+		fill(table, answer.facts.length ? element("table", {}, element("thead", {}, element("tr", {}, th("Setting"), ids.map((id) => th(named(id))))), element("tbody", {}, answer.facts.map((fact) => element("tr", {}, td(named(fact.name)), fact.values.map((value) => td(named(value ?? "\u2013"))))))) : p("", "Arguments, packages, commit and machine are the same, as far as they are stored."));
 		fill(firsts, answer.first.map((first, at) => li("", named(ids[at + 1], "strong"), " ", firstText(first, ids[0]))));
 		marks = answer.first.flatMap((first, at) => (first.problem || first.step === null ? [] : [{ step: first.step, label: `${ids[at + 1]} differs first in ${first.tensor} at step ${first.step}` }]));
 		redraw();
@@ -98,8 +98,8 @@ export function comparisonView(main, ids) {
 			runs = await Promise.all(ids.map((run) => ask("run", { run })));
 			if (!main.isConnected) return;
 			document.title = `${ids.length} runs \u2013 Stepwatch`;
-			fill(statistic, runs[0].statistics.map((name) => element("option", { selected: name === "l2" }, name)));
-			fill(main, backLink(), h1(`${ids.length} runs`), ul("plain-list compared", ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, label("Statistic ", statistic)), place, h2("First different number"), firsts, h2("What differs"), table);
+			fillOptions(statistic, runs[0].statistics, "l2");
+			fill(main, backLink(), h1(`${ids.length} runs`), ul("plain-list", ids.map((id) => li("", element("a", { href: runAddress(id) }, named(id))))), message, settings.box, div("bar", search, names, label("Statistic ", statistic)), place, h2("First different number"), firsts, h2("What differs"), table);
 			await refresh();
 			showDifferences().catch((error) => fill(firsts, li("", problem(error.message))));
 		},

@@ -16,8 +16,8 @@ export function controls({ onStyle, onRange }) {
 	return {
 		box: div("bar controls", element("label", {}, "Smoothing ", smoothing, " ", label), element("label", {}, log, " Log scale"), shown, reset),
 		options: kept,
-		showRange(range, isWhole) {
-			shown.textContent = isWhole ? "Drag over a chart to zoom" : `Steps ${Math.round(range[0])} to ${Math.round(range[1])}`;
+		showRange({ pair: [first, last], isWhole }) {
+			shown.textContent = isWhole ? "Drag over a chart to zoom" : `Steps ${Math.round(first)} to ${Math.round(last)}`;
 			reset.hidden = isWhole;
 		},
 	};

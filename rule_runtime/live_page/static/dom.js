@@ -19,6 +19,8 @@ export function fill(place, ...children) {
 	place.replaceChildren(...present(children));
 }
 
+export const fillOptions = (place, names, chosen) => fill(place, names.map((name) => element("option", { selected: name === chosen }, name)));
+
 const classed = (tag) => (name, ...children) => element(tag, { class: name }, ...children);
 
 export const [div, li, p, span, ul] = ["div", "li", "p", "span", "ul"].map(classed);
@@ -29,7 +31,7 @@ export const [h1, h2, label, strong, td, th] = ["h1", "h2", "label", "strong", "
 
 export const button = (attributes, ...children) => element("button", { type: "button", ...attributes }, ...children);
 
-export const backLink = () => p("back", element("a", { href: "#/" }, "\u2190 All runs"));
+export const backLink = () => p("", element("a", { href: "#/" }, "\u2190 All runs"));
 
 export const searchBox = (label, attributes) => element("input", { type: "search", placeholder: label, "aria-label": label, ...attributes });
 

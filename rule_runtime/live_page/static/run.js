@@ -1,7 +1,7 @@
 // Shows one run: diagnosis, charts, maps of layers, search, environment.
 import { chart } from "./chart.js";
 import { controls, ShownRange, styled } from "./controls.js";
-import { ask, backLink, button, div, element, facts, fill, h1, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
+import { ask, backLink, button, div, element, facts, fill, fillOptions, h1, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
 import { heatMap } from "./heatmap.js";
 import { histogram } from "./histogram.js";
 
@@ -77,14 +77,10 @@ export function runView(main, id) {
 		dialog.showModal();
 	}
 
-	function style() {
-		return { ...settings.options, marks: marks() };
-	}
-
 	const drawn = {};
 	function draw(name, curves) {
 		drawn[name] = curves;
-		charts[name].draw(styled(curves), style());
+		charts[name].draw(styled(curves), { ...settings.options, marks: marks() });
 	}
 
 	function redraw() {
@@ -93,7 +89,7 @@ export function runView(main, id) {
 	}
 
 	const refreshCharts = oneAtATime(message, async () => {
-		settings.showRange(range.pair, range.isWhole);
+		settings.showRange(range);
 		const common = { run: id, ...range.query, width: charts.losses.width, worker: chosenRanks };
 		const wanted = ["losses", "metrics", "scalars"].filter((name) => details.curves[name].length).map((name) => [name, "curves", { ...common, tensor: details.curves[name] }]);
 		wanted.push(["layers", "curves", { ...common, tensor: layers.tensors, statistic: layers.statistic }], ["system", "system", common]);
@@ -195,7 +191,7 @@ export function runView(main, id) {
 			details = await ask("run", { run: id });
 			if (!main.isConnected) return;
 			document.title = `${id} \u2013 Stepwatch`;
-			fill(statistic, details.statistics.map((name) => element("option", { selected: name === layers.statistic }, name)));
+			fillOptions(statistic, details.statistics, layers.statistic);
 			fill(main, backLink(), h1(named(id === "." ? details.path.split("/").filter(Boolean).at(-1) : id)), p("path", named(details.path)), message, head, settings.box, ranks, charts.losses.box, charts.metrics.box, charts.scalars.box, mapPart, layerPart, charts.system.box, rest, dialog);
 			for (const name of Object.keys(charts)) charts[name].box.hidden = true;
 			addEventListener("resize", later(redraw, SEARCH_PAUSE), closing);

@@ -14,6 +14,7 @@ const COLUMNS = [
 	["commit", "Commit"],
 	["started", "Started"],
 ];
+const NUMBERS = ["seconds", "steps", "last_loss", "best_loss"];
 const FILTERS = {
 	all: ["All runs", () => true],
 	found: ["With findings", (row) => row.findings?.length],
@@ -27,21 +28,19 @@ export function runAddress(id) {
 	return `#/run?${new URLSearchParams([["run", id]])}`;
 }
 
+const kind = (name) => (NUMBERS.includes(name) ? "number" : "");
+
 function words(row) {
 	return [row.id, row.command, row.diagnosis, row.commit, row.state, ...(row.findings ?? [])].join(" ").toLowerCase();
 }
 
-function sortKey(row, name) {
-	return name === "differs" ? differing(row) : row[name];
-}
-
 function differing(row) {
-	return Object.entries(row.differs).map(([name, value]) => `${name}=${value}`).join(" ");
+	return Object.entries(row.differs).map(([name, value]) => `${name}=${value}`);
 }
 
 function compare(a, b, name) {
-	const [x, y] = [sortKey(a, name), sortKey(b, name)];
-	const isEmpty = (value) => isMissing(value) || value === "";
+	const [x, y] = [a, b].map((row) => (name === "differs" ? differing(row) : row[name]));
+	const isEmpty = (value) => isMissing(value) || String(value) === "";
 	if (isEmpty(x) || isEmpty(y)) return (isEmpty(x) - isEmpty(y)) * (kept.isDown ? -1 : 1);
 	return typeof x === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
 }
@@ -63,7 +62,7 @@ function cells(row) {
 	return {
 		id: [element("a", { href: runAddress(row.id) }, named(row.id)), " ", state, row.command ? span("command", named(row.command)) : null],
 		diagnosis: verdictCell(row),
-		differs: named(differing(row)),
+		differs: differing(row).map((each) => [named(each), " "]),
 		seconds: durationText(row.seconds),
 		steps: numberText(row.steps),
 		last_loss: row.is_last_bad ? span("bad-number", "not finite") : lossText(row.last_loss, row.is_last_sampled),
@@ -99,7 +98,7 @@ export function runsView(main, mayOpen) {
 		fill(head, th(span("hidden", "Compare")), COLUMNS.map(([name, label]) => {
 			const order = kept.sort === name ? (kept.isDown ? "descending" : "ascending") : "none";
 			const arrow = { descending: " \u2193", ascending: " \u2191", none: "" }[order];
-			return element("th", { scope: "col", "aria-sort": order },
+			return element("th", { scope: "col", "aria-sort": order, class: kind(name) },
 				button({ class: "sort", id: `sort-${name}`, onclick: () => sortBy(name) }, label + arrow));
 		}));
 	}
@@ -122,10 +121,7 @@ export function runsView(main, mayOpen) {
 	function drawRow(row) {
 		const shown = cells(row);
 		const box = element("input", { type: "checkbox", checked: kept.ticked.has(row.id), disabled: Boolean(row.is_empty), "aria-label": `Compare ${row.id}`, onchange: () => tick(row, box.checked) });
-		return element("tr", {}, element("td", { class: "tick-cell" }, box), COLUMNS.map(([name, label]) => {
-			const isNumber = ["seconds", "steps", "last_loss", "best_loss"].includes(name);
-			return element("td", { "data-name": label, class: `${name} ${isNumber ? "number" : ""}` }, shown[name]);
-		}));
+		return element("tr", {}, element("td", { class: "tick-cell" }, box), COLUMNS.map(([name, label]) => element("td", { "data-name": label, class: `${name} ${kind(name)}` }, shown[name])));
 	}
 
 	function draw() {

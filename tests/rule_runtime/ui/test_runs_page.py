@@ -91,7 +91,7 @@ def test_runs_are_listed_compared_and_opened(
         for box in page.locator(".runs input").all():
             box.check()
         page.get_by_role("button", name="Compare 3 runs").click()
-        expect(page.locator("main")).to_contain_text("first at TRAIN step 0 in")
+        expect(page.locator("main")).to_contain_text("first at TRAIN step 0 in", timeout=30_000)
         expect(page.locator(".chart-box:visible")).to_have_count(2)
         assert page.locator(".chart-box").first.locator(".legend li").count() == 7
         shoot("comparison")
@@ -305,6 +305,25 @@ def test_a_deleted_run_leaves_a_message(browser: Browser, tmp_path: Path) -> Non
         expect(page.get_by_role("alert")).to_contain_text("there is no run 'a'")
         server.kill()
         expect(page.locator("#state")).to_contain_text("the connection is lost")
+
+
+def test_of_thousands_of_runs_some_are_drawn_and_all_are_searched(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for number in range(2000):
+        (tmp_path / f"run-{number:04}" / "index").mkdir(parents=True)
+    with served(tmp_path) as (_, port), watched_page(browser) as watched:
+        page = watched.page
+        page.goto(f"http://127.0.0.1:{port}/")
+        rows = page.locator(".runs tbody tr")
+        expect(page.locator("main")).to_contain_text("2000 of 2000 runs", timeout=30_000)
+        expect(rows).to_have_count(200)
+        page.get_by_label("Search runs").fill("run-1999")
+        expect(rows).to_have_count(1)
+        page.get_by_label("Search runs").fill("")
+        page.get_by_role("button", name="Show all 2000").click()
+        expect(rows).to_have_count(2000)
+        assert watched.complaints == []
 
 
 def test_an_empty_folder_says_how_to_start(browser: Browser, tmp_path: Path) -> None:
