@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -62,6 +62,8 @@ _ROUNDS: Final = 5
 _NEEDS_AND_HAD: Final = re.compile(r"^needs (\d+) [^,]+, had (\d+)")
 _HEALTHY: Final = "make_steps"
 _SICK: Final = "make_sick_steps"
+_BUILT: Final[dict[type, dict[tuple[str, int], TrialBuilder]]] = {}
+"""The runs of the latest contract, by steps and number of workers."""
 _NOTHING: Final = {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")}
 
 
@@ -332,8 +334,12 @@ class RuleContract(RuleUnderTest):
 
     def _trial(self, steps: str, num_workers: int = 2) -> TrialBuilder:
         """Return the trial of the healthy or sick run, which all tests share and only read."""
-        contract: Callable[[], RuleContract] = type(self)
-        return _built(contract, steps, num_workers)
+        if type(self) not in _BUILT:
+            _BUILT.clear()
+        built, key = _BUILT.setdefault(type(self), {}), (steps, num_workers)
+        if key not in built:
+            built[key] = self.build(getattr(self, steps), num_workers=num_workers)
+        return built[key]
 
     def _outcomes(self, run: TrialBuilder) -> Sequence[Outcome]:
         return checked(run.outcomes(self.make_rule()))
@@ -346,12 +352,6 @@ class RuleContract(RuleUnderTest):
                 yield saved._replace(tensors=change(dict(saved.tensors)))
 
         return run_of
-
-
-@lru_cache(maxsize=4)  # the runs of one contract
-def _built(contract: Callable[[], RuleContract], steps: str, num_workers: int) -> TrialBuilder:
-    own = contract()
-    return own.build(getattr(own, steps), num_workers=num_workers)
 
 
 def _as_string(value: object) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.testing.rule_contract import RuleContract
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from rule_runtime.trial.step_view import StepView
 
 COUNTER = itertools.count()
@@ -275,6 +276,24 @@ def test_says_so_without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ImportError, match="pip install hypothesis"):
         run(Sound, "test_any_split_into_calls_gives_the_same_outcomes")
+
+
+def test_the_tests_of_a_contract_share_the_runs_that_it_builds() -> None:
+    class Counted(RuleContract):
+        num_built = 0
+
+        def make_rule(self) -> Rule:
+            return Sound()
+
+        def make_steps(self, worker: int) -> Iterable[SavedStep]:
+            self.num_built += 1  # on the contract itself, which may have what fixtures gave it
+            return super().make_steps(worker)
+
+    contract = Counted()
+    for num_built in (5, 5):
+        contract.test_is_quiet_on_a_healthy_run()
+        contract.test_no_decision_comes_before_an_issue_could_be_found()
+        assert contract.num_built == num_built  # healthy by one and two workers, sick by two
 
 
 def test_what_is_left_to_the_author_is_reported() -> None:
