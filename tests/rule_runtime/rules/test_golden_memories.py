@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -43,6 +44,8 @@ def test_a_memory_is_continued_forward_and_back(golden: dict[str, Any]) -> None:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if path.endswith("/numbers"):  # of `SeriesMemory`; their sums differ between processors
+        value = np.frombuffer(base64.b64decode(value), "<f8").tolist()
     if isinstance(value, (dict, list)):
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in pairs:
