@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rule_runtime.testing.rule_contract import RuleContract
 from rule_runtime.testing.rule_evaluations import states_file_by_file
 from rule_runtime.testing.trial_builder import TrialBuilder
 
-__all__ = ["GOLDEN", "contract_of", "golden_states", "runs_of"]
+__all__ = ["GOLDEN", "contract_of", "golden_states", "run_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "rule_runtime" / "rules" / "golden_memories.json"
@@ -38,18 +38,17 @@ def contract_of(rule: str) -> RuleContract:
     return contract
 
 
-def runs_of(contract: RuleContract) -> Mapping[str, TrialBuilder]:
-    """Return the runs by name."""
-    return {
-        "healthy": contract.build(num_workers=2),
-        "sick": contract.build(contract.make_sick_steps, num_workers=2),
-    }
+def run_of(contract: RuleContract, name: str) -> TrialBuilder:
+    """Return the run `healthy` or `sick`."""
+    steps = {"healthy": contract.make_steps, "sick": contract.make_sick_steps}
+    return contract.build(steps[name], num_workers=2)
 
 
 def golden_states(rule: str) -> Iterator[dict[str, Any]]:
     """Yield a state for each run, with the number of its files: before a finding, else halfway."""
     contract = contract_of(rule)
-    for name, run in runs_of(contract).items():
+    for name in ("healthy", "sick"):
+        run = run_of(contract, name)
         states = states_file_by_file(run, contract.make_rule)
         found = [state.status is RuleStatus.ISSUES_FOUND for state in states]
         num_files = max(found.index(True) - 1, 1) if any(found) else len(run.keys) // 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 
@@ -11,22 +10,16 @@ import pytest
 
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.engine.outcome import Evidence, IssueFound
-from rule_runtime.engine.registry import available_rules
-from rule_runtime.engine.rule import snake_case
 from rule_runtime.reporting.finding_measures import LOSS, MEASURES, Agreement
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import verdicts_of
 from rule_runtime.reporting.run_reader import read_run
-from rule_runtime.rules import FAMILIES
 from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.testing.rule_contract import RuleContract
+from tools.golden_memories import RULES, contract_of
 
-RULES = [
-    name for name, rule in available_rules().items() if rule.__module__.startswith("rule_runtime.")
-]
 NOT_DRAWN = {
     "abs_mean_of_channel", "distinct_labels", "gradients_left", "imbalance",
     "layers_without_activation",
@@ -34,13 +27,6 @@ NOT_DRAWN = {
     "saturated_units_percent", "seconds_without_output", "token_percent", "tree_depth",
 }  # fmt: skip
 """Measures of which neither statistics nor a value of one tensor tell anything."""
-
-
-def contract_of(name: str) -> RuleContract:
-    file = FAMILIES.get(snake_case(name), snake_case(name))
-    module = importlib.import_module(f"tests.rule_runtime.rules.test_{file}")
-    contract: RuleContract = getattr(module, f"Test{name}Contract")()
-    return contract
 
 
 def finding_of(name: str) -> tuple[MemoryStore, Evidence]:

@@ -14,7 +14,7 @@ from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
 from rule_runtime.testing.rule_evaluations import assert_same_verdict, states_file_by_file
 from rule_runtime.trial.step_index import load_step_files
-from tools.golden_memories import GOLDEN, RULES, contract_of, runs_of
+from tools.golden_memories import GOLDEN, RULES, contract_of, run_of
 
 STATES: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 CHANGED = (
@@ -31,7 +31,7 @@ def test_all_rules_have_memories() -> None:
 @pytest.mark.parametrize("golden", STATES, ids=lambda each: f"{each['rule']}-{each['run']}")
 def test_a_memory_is_continued_forward_and_back(golden: dict[str, Any]) -> None:
     contract, state = contract_of(golden["rule"]), EvaluationState.from_json(golden["state"])
-    run, read = runs_of(contract)[golden["run"]], golden["files"]
+    run, read = run_of(contract, golden["run"]), golden["files"]
     states = states_file_by_file(run, contract.make_rule)
     reconciler = Reconciler(run.store, contract.make_rule(), run.run)
     rest = load_step_files(run.store, run.keys[read:])
