@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Final
 
 from aws_lambda_powertools.utilities.batch import (
@@ -33,8 +34,9 @@ from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.rule_memory import RuleMemories
 from lambdas.shared.settings import EvaluateRuleSettings
-from lambdas.shared.state_groups import GroupTable, RuleItems, StateGroups
-from lambdas.shared.state_table import DynamoStateTable
+from lambdas.shared.state_groups import StateGroups
+from lambdas.shared.state_table import DynamoStateTable, RuleItems
+from lambdas.shared.states import GroupTable
 from lambdas.shared.wake import WakeQueue
 from rule_runtime.engine.progress import Patience
 
@@ -43,6 +45,8 @@ __all__ = ["lambda_handler"]
 _FUNCTION: Final = "evaluate_rule"
 _LONGEST_MS: Final = 900_000.0
 """Lambda's maximum timeout, for manual calls, milliseconds."""
+_now: Final[Callable[[], float]] = time.time
+"""Seconds since the epoch; the simulation of costs has a clock of its own."""
 _IN_LAMBDA: Final = "AWS_LAMBDA_INITIALIZATION_TYPE"
 
 _processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -73,7 +77,7 @@ def _service() -> EvaluateRuleService:
             group="" if settings.grouped_rules is None else name,
         ),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
-        open_store=_open_store,
+        open_store=_store_opener(),
         limits=JobLimits(settings.job_files_per_minute, MAX_JOB_BYTES),
         telemetry=telemetry,
     )
@@ -88,7 +92,7 @@ def _rule_source() -> RuleSource:
         settings.deployed_rules,
         settings.custom_rules,
         runs_files=name == CUSTOM_RULES,
-        open_store=_open_store,
+        open_store=_store_opener(),
     )
     if settings.grouped_rules is None:
         return of_jobs
@@ -99,7 +103,7 @@ def _rule_source() -> RuleSource:
 def _states() -> GroupTable:
     settings = _settings()
     client, table_name = clients.dynamodb(), settings.state_table_name
-    memories = RuleMemories(_open_store, table_name)
+    memories = RuleMemories(_store_opener(), table_name)
     rule_items = DynamoStateTable(client, table_name, _now, memories)
     groups = StateGroups(client, table_name, memories=memories, rule_items=rule_items, clock=_now)
     return RuleItems(rule_items, groups) if settings.grouped_rules is None else groups
@@ -116,7 +120,7 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
         publication=Publication(
             states=states,
             bus=EventBus(clients.eventbridge, settings.event_bus_name),
-            open_store=_open_store,
+            open_store=_store_opener(),
             continuations=Continuations(name, queue, telemetry),
             telemetry=telemetry,
             clock=_now,
@@ -132,12 +136,8 @@ def _redelivery() -> Redelivery:
     return Redelivery(clients.sqs, _settings().queue_url, _telemetry())
 
 
-def _now() -> float:
-    return time.time()
-
-
-def _open_store(uri: str) -> Store:
-    return S3Store(uri, client=clients.s3())
+def _store_opener() -> Callable[[str], Store]:
+    return partial(S3Store, client=clients.s3())
 
 
 def lambda_handler(event: dict[str, Any], context: Any) -> Any:
@@ -153,7 +153,8 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: _LONGEST_MS)
     with _telemetry().invocation(context, len(event["Records"])):
         failures = _service().evaluate(event["Records"], remaining_ms)
-        _redelivery().soon(event["Records"], failures)
+        if failures:
+            _redelivery().soon(event["Records"], failures)
 
         def report(record: Any) -> None:
             failure = failures.get(record.message_id)
@@ -168,4 +169,3 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
 if _IN_LAMBDA in os.environ:
     # Create the clients during Lambda's init phase, which runs at full speed.
     _service()
-    clients.s3()

@@ -66,13 +66,14 @@ class JobEvaluation:
         Raises:
             OutOfTimeError: Some objects or rules had no budget.
         """
-        job.has_marker = any(found.is_end_marker for found in job.objects)
+        files = [found for found in job.objects if found.key != END_MARKER]
+        job.has_marker = len(files) < len(job.objects)
         has_ended = job.has_marker or any(w.reason is WakeReason.ENDED for w in job.wakes)
         if not self.jobs.asks(store, self.rule_source.names, has_ended=has_ended):
             if job.objects:
                 self.telemetry.count("MessagesNotAskedFor", len(job.objects))
             # Wakes for a sweep or a continuation refer to a state, so the run requested that rule.
-            job.objects = []
+            files = job.objects = []
             job.wakes = [wake for wake in job.wakes if wake.reason is not WakeReason.ENDED]
             if not job.wakes:
                 return
@@ -82,10 +83,10 @@ class JobEvaluation:
             job.marker = self._end_marker(store)
         if job.has_marker and job.marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
-        sizes = {found.key: found.size for found in job.objects if not found.is_end_marker}
+        sizes = {found.key: found.size for found in files}
         keys = sorted(sizes)
-        for files, is_last in _portions(iter_step_files(store, keys, sizes)):
-            self._evaluate_runs(job, store, self._files_by_run(store, files), is_last=is_last)
+        for portion, is_last in _portions(iter_step_files(store, keys, sizes)):
+            self._evaluate_runs(job, store, self._files_by_run(store, portion), is_last=is_last)
             if not is_last and not job.budget.may_go_on():
                 raise OutOfTimeError(f"no time for all files of {store.uri}")
 

@@ -8,12 +8,11 @@ a `RunEvent` for each of its runs. Advancing (`run_evaluation.py`) adds the stat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from lambdas.shared.state_groups import StoredGroup
 from lambdas.shared.state_item import StateKey
+from lambdas.shared.states import StoredGroup
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.configuration.requested_rules import is_rule_name
 
@@ -21,16 +20,13 @@ if TYPE_CHECKING:
     from hook_layer.format.end_marker import EndMarker
     from hook_layer.storage.base import Store
     from lambdas.evaluate_rule.attempts import RuleAttempts
+    from lambdas.evaluate_rule.job_limits import TimeBudget
     from lambdas.evaluate_rule.messages import TensorObject
-    from lambdas.evaluate_rule.time_budget import TimeBudget
     from lambdas.shared.registration import Registration
-    from lambdas.shared.state_item import StoredState
     from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["JobEvent", "RunEvent"]
 
-_UNCOUNTED_S: Final = 300.0
-"""Maximum delay of a state's time of the last output, seconds."""
 _RANK: Final = {
     WakeReason.CONTINUE: 0,
     WakeReason.SWEEP: 1,
@@ -69,11 +65,6 @@ class JobEvent:
     marker: EndMarker | None = None
 
     @property
-    def order(self) -> tuple[bool, bool]:
-        """The order of jobs: those that take much time, or may end the process, are last."""
-        return self.was_received, self.is_limited
-
-    @property
     def created_at(self) -> float | None:
         """Creation time of the newest object, seconds since the epoch; None if unknown."""
         times = [found.created_at for found in self.objects if found.created_at is not None]
@@ -96,14 +87,6 @@ class JobEvent:
         """Return the rules of a run that wakes name."""
         return {wake.rule for wake in self.wakes if wake.run_id == run and wake.rule}
 
-    def attempt(self, rule: str) -> AbstractContextManager[None]:
-        """Record an attempt at a rule while it is evaluated."""
-        return nullcontext() if self.attempts is None else self.attempts.of_rule(rule)
-
-    def num_deaths(self, rule: str) -> int:
-        """Return how often the process ended while it evaluated a rule."""
-        return 0 if self.attempts is None else self.attempts.num_deaths(rule)
-
 
 @dataclass(kw_only=True)
 class RunEvent:
@@ -121,6 +104,7 @@ class RunEvent:
         last_sequences: Number of each worker's last index file in the end marker.
         created_at: Creation time of the newest object, seconds since the epoch.
         wake: The wake for the run, besides its files.
+        reason: Reason to evaluate the run without new files; None if there are new files.
         group: The stored states.
         lost: Rules with lost memories, with the reason.
         advanced: Rules whose state has changed.
@@ -139,6 +123,7 @@ class RunEvent:
     last_sequences: Mapping[str, int] = field(default_factory=dict)
     created_at: float | None = None
     wake: Wake | None = None
+    reason: WakeReason | None = None
     group: StoredGroup = field(init=False)
     lost: Mapping[str, str] = field(default_factory=dict)
     advanced: Collection[str] = ()
@@ -153,29 +138,13 @@ class RunEvent:
         """Add the end of the run and its wake, with the last files."""
         job, run = self.job, self.registration.run_id
         self.wake = _merged(w for w in job.wakes if w.run_id == run and w.rule in ("", *self.rules))
+        self.reason = None if self.wake is None or self.files else self.wake.reason
         is_marked = job.marker is not None and job.marker.run_id == run
         self.has_ended = is_marked or (
             self.wake is not None and self.wake.reason is WakeReason.ENDED
         )
         self.last_sequences = job.marker.sequences if job.marker and is_marked else {}
         self.created_at = job.created_at
-
-    @property
-    def reason(self) -> WakeReason | None:
-        """Reason to evaluate the run without new files; None if there are new files."""
-        return None if self.wake is None or self.files else self.wake.reason
-
-    def with_reported(self, stored: StoredState) -> StoredState:
-        """Return the stored state with the time of files that it has not processed.
-
-        Files are not processed if the parameters are invalid, or if there is no room while a step
-        waits for a worker; but the run is not silent.
-        """
-        if not self.files or self.created_at is None or stored.state.ended:
-            return stored
-        if self.created_at <= stored.updated_at_ms / 1000 + _UNCOUNTED_S:
-            return stored
-        return replace(stored, updated_at_ms=round(self.created_at * 1000))
 
     def continuation(self) -> Wake:
         """Return the wake that continues this call."""

@@ -10,13 +10,13 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.messages import TensorObject
 
-__all__ = ["BATCH_NOTE", "MAX_BATCH_S", "MAX_JOB_BYTES", "JobLimits"]
+__all__ = ["BATCH_NOTE", "MAX_BATCH_S", "MAX_JOB_BYTES", "JobLimits", "TimeBudget"]
 
 BATCH_NOTE: Final = "its files came faster than allowed: steps were evaluated in batches"
 MAX_BATCH_S: Final = 1.0
@@ -34,6 +34,40 @@ _MAX_FAILURES: Final = 5
 _PAUSE_S: Final = 30.0
 """Seconds without an evaluation after so many failures in a row; the messages come back later."""
 _MAX_JOBS: Final = 1000
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """A part of the time of one call.
+
+    Attributes:
+        remaining_ms: Returns the function's remaining time, milliseconds.
+        end_ms: Remaining time at which the budget ends, milliseconds.
+    """
+
+    remaining_ms: Callable[[], float]
+    end_ms: float
+
+    def may_go_on(self) -> bool:
+        """Return whether time is left."""
+        return self.remaining_ms() >= self.end_ms
+
+    def at_most(self, seconds: float) -> TimeBudget:
+        """Return a budget that ends after some seconds at the latest."""
+        return replace(self, end_ms=max(self.end_ms, self.remaining_ms() - 1000 * seconds))
+
+    def share(self, num: int) -> TimeBudget:
+        """Return the next of several equal budgets that share the rest of this one.
+
+        Args:
+            num: Number of remaining budgets.
+        """
+        if num == 1:
+            return self
+        left_ms = self.remaining_ms()
+        if left_ms <= self.end_ms:
+            return self
+        return replace(self, end_ms=left_ms - (left_ms - self.end_ms) / num)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from lambdas.evaluate_rule.rules import (
     RULE_TO_INVOKE,
     MadeRules,
     RuleConfigurationError,
+    requested_rule,
     usable_parameters,
 )
 from rule_runtime.configuration.requested_rules import PROBLEMS
@@ -139,7 +140,7 @@ class JobRules:
         return [name for name in job.rules or () if name not in self._deployed]
 
     def _is_here(self, name: str, job: Registration) -> bool:
-        source = job.asked(name).source
+        source = requested_rule(job, name).source
         return (self._custom.sha256_of(source) is not None) is self._runs_files
 
     def _problems(self, job: Registration) -> list[str]:

@@ -15,7 +15,7 @@ from hook_layer.format.errors import PathError
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, split_object_key
 from hook_layer.storage.base import check_key
 from lambdas.contracts.events import MAX_ROOT_BYTES, WAKE_DETAIL_TYPE
-from lambdas.shared.native_events import event_time
+from lambdas.shared.event_bus import event_time
 from lambdas.shared.wake import InvalidWakeError, Wake
 
 __all__ = ["IgnoredMessageError", "TensorObject", "parse_message"]

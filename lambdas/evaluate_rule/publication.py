@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lambdas.evaluate_rule.job_event import RunEvent
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
-    from lambdas.shared.state_groups import GroupTable
     from lambdas.shared.state_item import StateKey, StoredState
+    from lambdas.shared.states import GroupTable
 
 __all__ = ["Bus", "Publication", "status_detail"]
 
@@ -74,8 +74,8 @@ class Publication:
                 # Later findings change the evidence, not the status.
                 self._write_result(stored.key, status_detail(event.registration, stored))
         self.announce(event)
-        states = [stored.state for stored in event.group.states.values()]
-        if event.reason is WakeReason.SWEEP and all(state.ended for state in states):
+        stored_states = event.group.states.values()
+        if event.reason is WakeReason.SWEEP and all(each.state.ended for each in stored_states):
             self.states.mark_announced(event.group, ())  # otherwise every sweep would wake it
         if event.has_more:
             has_advanced = bool(event.advanced)

@@ -69,14 +69,14 @@ class QuietRun:
         return f"counts as ended: no output for {self.silent_s:.0f} s, and no end marker"
 
     def evaluated(self, rule: Rule, state: EvaluationState) -> EvaluationState:
-        """Return a state with the rule's verdict on the silence.
+        """Return a state with the rule's verdict on the silence, which must be relevant.
 
         Args:
             rule: The rule.
             state: The state after a listing of files without events.
         """
         is_decided = state.ended or state.progress.finishing is not None or state.counts.failure
-        if not self.silent_s or self.is_over or is_decided or state.evidence is not None:
+        if self.is_over or is_decided or state.evidence is not None:
             return state
         if num_seen(state.progress) != num_seen(self.progress):
             return state  # there were files

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from rule_runtime.configuration.requested_rules import RequestedRule
 from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
-    from rule_runtime.configuration.requested_rules import RequestedRule
     from rule_runtime.engine.rule import Rule
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "MadeRules",
     "RuleConfigurationError",
     "RuleSource",
+    "requested_rule",
     "usable_parameters",
 ]
 
@@ -88,15 +89,20 @@ class MadeRules:
         return self._made[identity]
 
 
-def usable_parameters(asked: RequestedRule) -> Mapping[str, Any]:
+def requested_rule(job: Registration, name: str) -> RequestedRule:
+    """Return the job's parameters for a rule; none if the job does not list it."""
+    return (job.rules or {}).get(name, RequestedRule({}))
+
+
+def usable_parameters(requested: RequestedRule) -> Mapping[str, Any]:
     """Return a job's parameters for a rule.
 
     Raises:
         RuleConfigurationError: They are invalid.
     """
-    if asked.problem:
-        raise RuleConfigurationError(asked.problem)
-    return asked.parameters
+    if requested.problem:
+        raise RuleConfigurationError(requested.problem)
+    return requested.parameters
 
 
 def _identity(parameters: Mapping[str, Any]) -> str:
@@ -123,7 +129,8 @@ class DeployedRules:
 
     def names(self, job: Registration) -> Sequence[str]:
         """Return the names of the rules that the job requests."""
-        return [name for name in self._parameters if job.requests_rule(name)]
+        requested = job.rules
+        return [name for name in self._parameters if requested is None or name in requested]
 
     def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
         """Return whether a wake names one of these rules."""
@@ -136,7 +143,7 @@ class DeployedRules:
             RuleConfigurationError: It is not deployed, or its parameters are invalid or name
                 another rule.
         """
-        wanted = usable_parameters(job.asked(name))
+        wanted = usable_parameters(requested_rule(job, name))
         # The name is part of the identity: several rules may have the same parameters.
         return self._made.rule({"": name, **wanted}, lambda: self._make(name, wanted))
 

@@ -17,17 +17,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.storage.base import Store
-from lambdas.evaluate_rule.blocked_states import MAX_TEXT, blocked, given_up, unblocked
 from lambdas.evaluate_rule.job_limits import BATCH_NOTE
 from lambdas.evaluate_rule.quiet_run import QuietRun
 from lambdas.evaluate_rule.rules import RuleConfigurationError
-from lambdas.shared.state_groups import GroupConflictError, GroupTable, StoredGroup
 from lambdas.shared.state_item import MemoryTooLargeError, StoredState
+from lambdas.shared.states import GroupConflictError, GroupTable, StoredGroup
 from lambdas.shared.wake import WakeReason
+from rule_runtime.engine.outcome import MAX_STATUS_DETAILS_LENGTH as MAX_TEXT
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.reconciler import Reconciler
 from rule_runtime.engine.state import EvaluationState
@@ -36,9 +37,9 @@ from rule_runtime.trial.step_view import StepReader
 
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.job_event import RunEvent
+    from lambdas.evaluate_rule.job_limits import TimeBudget
     from lambdas.evaluate_rule.publication import Publication
     from lambdas.evaluate_rule.rules import RuleSource
-    from lambdas.evaluate_rule.time_budget import TimeBudget
     from lambdas.shared.observability import Telemetry
 
 __all__ = ["ContendedStateError", "RunEvaluation"]
@@ -46,8 +47,14 @@ __all__ = ["ContendedStateError", "RunEvaluation"]
 _MAX_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
+_UNCOUNTED_S: Final = 300.0
+"""Maximum delay of a state's time of the last output, seconds."""
 _MAX_DEATHS: Final = 2
 """Ends of the process during a rule after which it is left out; one may have another cause."""
+_DEADLY: Final = (
+    "it ended the process of its evaluator {} times, by memory, time or a crash: narrow its "
+    "tensors, or raise stepwatch:evaluator_memory_mb"
+)
 _SHARED_BYTES: Final = 16 << 20
 """Size of the parsed files, and of other objects, that the rules of a group share."""
 
@@ -136,13 +143,7 @@ class RunEvaluation:
         """Commit states that cover the run's files as far as time allows."""
         self._add_new(event)
         event.advanced, event.has_more, event.has_time = (), False, True
-        group = event.group
-        unended = [
-            rule
-            for rule, stored in group.states.items()
-            if not stored.state.ended and self.rule_source.includes(rule, event.registration)
-        ]
-        due = list(dict.fromkeys([*event.rules, *unended]))
+        group, due = event.group, self._due(event)
         store: Store = event.store if len(due) == 1 else SharedReads(event.store, _SHARED_BYTES)
         reader, changes = StepReader(store), {}
         for number, rule in enumerate(due):
@@ -157,9 +158,11 @@ class RunEvaluation:
             if stored.state.is_given_up:
                 continue  # only a new run is evaluated again
             budget = event.budget.share(len(due) - number)
-            quiet = QuietRun.of(event.wake if event.reason else None, stored, self.clock())
+            quiet = QuietRun()
+            if event.reason is not None:
+                quiet = QuietRun.of(event.wake, stored, self.clock())
             after = self._advanced(event, stored, quiet, reader, budget)
-            heard = event.with_reported(stored)
+            heard = _with_reported(event, stored)
             if after != stored.state or heard != stored:
                 is_over = after.ended or after.progress.finishing
                 note = stored.note or (quiet.note if is_over else "")
@@ -167,19 +170,30 @@ class RunEvaluation:
                 changes[rule] = replace(heard, note=note), after
         if changes:
             event.group = self._save(event, changes)
-            self._count(changes)
             event.advanced = {r for r, (was, after) in changes.items() if after != was.state}
+            self._count(changes)
+
+    def _due(self, event: RunEvent) -> list[str]:
+        """Return the rules that are due, and others of the group whose run has not ended."""
+        others = [
+            rule
+            for rule, stored in event.group.states.items()
+            if rule not in event.rules
+            and not stored.state.ended
+            and self.rule_source.includes(rule, event.registration)
+        ]
+        return [*event.rules, *others]
 
     def _add_new(self, event: RunEvent) -> None:
         """Add a state of each rule without one, and announce it."""
-        group, initial = event.group, EvaluationState.initial()
-        new = {
-            rule: (StoredState(replace(group.key, rule=rule), initial), initial)
-            for rule in event.rules
-            if rule not in group.states
-        }
-        if not (new or group.adopted):
+        group = event.group
+        missing = [rule for rule in event.rules if rule not in group.states]
+        if not (missing or group.adopted):
             return
+        initial = EvaluationState.initial()
+        new = {
+            rule: (StoredState(replace(group.key, rule=rule), initial), initial) for rule in missing
+        }
         event.group = self.states.save(group, new)
         self.publication.announce(event)
         if not event.group.states.keys() >= set(event.rules):  # another evaluator took one
@@ -194,25 +208,23 @@ class RunEvaluation:
         budget: TimeBudget,
     ) -> EvaluationState:
         """Return the next state of a rule; note in the event whether work remains."""
-        name, run = stored.key.rule, event.registration
-        if (num_deaths := event.job.num_deaths(name)) >= _MAX_DEATHS:
-            reason = (
-                f"it ended the process of its evaluator {num_deaths} times, by memory, time or a "
-                "crash: narrow its tensors, or raise stepwatch:evaluator_memory_mb"
-            )
+        name, run, attempts = stored.key.rule, event.registration, event.job.attempts
+        if attempts is not None and (num_deaths := attempts.num_deaths(name)) >= _MAX_DEATHS:
+            reason = _DEADLY.format(num_deaths)
             self._count_failure(name, reason)
-            return given_up(stored.state, reason)
+            return stored.state.given_up(reason)
         try:
             rule = self.rule_source.rule(name, run)
         except RuleConfigurationError as error:
             problem = str(error)[:MAX_TEXT]
             self.telemetry.warning("the parameters make no rule", rule_name=name, problem=problem)
-            state = blocked(stored.state, str(error))
+            state = stored.state.blocked(str(error))
             return replace(state, ended=True) if quiet.is_over else state
+        state = stored.state.unblocked()
         reconciler = Reconciler(reader, rule, run.run_id or None, patience=self.patience)
-        with event.job.attempt(name):
+        with nullcontext() if attempts is None else attempts.of_rule(name):
             after = reconciler.advance(
-                unblocked(stored.state),
+                state,
                 event.files,
                 ended=event.has_ended or quiet.is_over,
                 last_sequences=event.last_sequences,
@@ -221,7 +233,7 @@ class RunEvaluation:
                 check_again=event.reason is WakeReason.SWEEP or name in event.lost,
             )
             event.has_more |= reconciler.has_more
-            return quiet.evaluated(rule, after)
+            return quiet.evaluated(rule, after) if quiet.silent_s else after
 
     def _count(self, changes: Mapping[str, tuple[StoredState, EvaluationState]]) -> None:
         steps = [
@@ -251,4 +263,17 @@ class RunEvaluation:
                     raise
                 self.telemetry.error("the rule is given up for this run", exception=error)
                 self.telemetry.count("EvaluationsGivenUp")
-                changes[error.rule] = stored, given_up(state, str(error))
+                changes[error.rule] = stored, state.given_up(str(error))
+
+
+def _with_reported(event: RunEvent, stored: StoredState) -> StoredState:
+    """Return the stored state with the time of files that it has not processed.
+
+    Files are not processed if the parameters are invalid, or if there is no room while a step waits
+    for a worker; but the run is not silent.
+    """
+    if not event.files or event.created_at is None or stored.state.ended:
+        return stored
+    if event.created_at <= stored.updated_at_ms / 1000 + _UNCOUNTED_S:
+        return stored
+    return replace(stored, updated_at_ms=round(event.created_at * 1000))

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lambdas.evaluate_rule.attempts import RuleAttempts, recorded
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.job_event import JobEvent
-from lambdas.evaluate_rule.job_limits import MAX_BATCH_S, JobLimits
+from lambdas.evaluate_rule.job_limits import MAX_BATCH_S, JobLimits, TimeBudget
 from lambdas.evaluate_rule.messages import IgnoredMessageError, parse_message
-from lambdas.evaluate_rule.time_budget import TimeBudget
 from lambdas.shared.wake import Wake
 
 if TYPE_CHECKING:
@@ -137,7 +136,8 @@ class EvaluateRuleService:
             job.was_received |= was_received
         for job in jobs.values():
             self._limit(job)
-        return sorted(jobs.values(), key=attrgetter("order"))
+        # Jobs that take much time, or may end the process, are last.
+        return sorted(jobs.values(), key=attrgetter("was_received", "is_limited"))
 
     def _limit(self, job: JobEvent) -> None:
         """Drop messages of a job above its limit."""

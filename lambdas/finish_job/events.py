@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_DETAIL_TYPE, STATUS_SOURCE
-from lambdas.shared.native_events import event_time, is_native_event
+from lambdas.shared.event_bus import event_time, is_native_event
 
 __all__ = ["JobEvent", "StatusChangeOfRule", "parse_job_event", "parse_status_change"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lambdas.contracts.events import STATUS_SOURCE, STOP_OVERDUE_DETAIL_TYPE
-from lambdas.shared.native_events import is_native_event
+from lambdas.shared.event_bus import is_native_event
 from rule_runtime.engine.outcome import RuleStatus
 
 __all__ = ["OverdueStop", "StatusChange", "parse_event"]

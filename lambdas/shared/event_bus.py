@@ -1,21 +1,28 @@
-"""Puts Stepwatch's events on the bus."""
+"""Events on a bus: publishes Stepwatch's, and checks those of AWS.
+
+Only AWS can send with the source `aws.sagemaker`. But a bus may receive events from other accounts
+and Regions, where a job can have the same name. They keep their account and Region.
+"""
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from lambdas.contracts.events import STATUS_SOURCE
+from lambdas.contracts.events import NATIVE_SOURCE, STATUS_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mypy_boto3_events import EventBridgeClient
 
-__all__ = ["AnnouncementError", "EventBus", "bounded"]
+__all__ = ["AnnouncementError", "EventBus", "bounded", "event_time", "is_native_event"]
 
 _MAX_TEXT: Final = 2048
 """Maximum length of a text in an event, in characters (names come from files)."""
+_REGION, _ACCOUNT = 3, 4
+_MIN_PARTS: Final = 5
 
 
 class AnnouncementError(Exception):
@@ -77,3 +84,31 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, str):
         return value[:_MAX_TEXT]
     return bounded(value) if isinstance(value, dict) else value
+
+
+def is_native_event(event: Mapping[Any, Any], context: object) -> bool:
+    """Return whether an event is SageMaker's, from the function's account and Region.
+
+    Args:
+        event: An event of EventBridge.
+        context: Lambda's context, which names the function. Other objects are accepted for manual
+            calls, which check only the source.
+    """
+    source = event.get("source")
+    if not isinstance(source, str) or source != NATIVE_SOURCE:
+        return False
+    here = str(getattr(context, "invoked_function_arn", "")).split(":")
+    if len(here) < _MIN_PARTS:
+        return True
+    return event.get("account") == here[_ACCOUNT] and event.get("region") == here[_REGION]
+
+
+def event_time(event: Mapping[Any, Any]) -> float | None:
+    """Return the time of an EventBridge event, seconds since the epoch; None if unknown."""
+    value = event.get("time")
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -72,7 +72,10 @@ def packed_group(
     largest = inline[-1] if inline else ""
     while data is None and inline:
         rule = inline.pop()
-        name = put(states[rule], compressed_memory(states[rule]))
+        name = put(
+            states[rule],
+            compressed_memory(states[rule].key, content[rule]["state"]["memory"]),
+        )
         packed[rule] = replace(states[rule], memory_object=name)
         content[rule] = _content(packed[rule])
         data = _compressed(content, MAX_GROUP_BYTES if inline else MAX_ITEM_BYTES - _MARGIN_BYTES)

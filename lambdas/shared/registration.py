@@ -128,14 +128,6 @@ class Registration:
         """Return whether the root contains the job's name, so that it represents every such job."""
         return job_name_of(self.root_uri) == self.training_job_name
 
-    def requests_rule(self, rule_configuration_name: str) -> bool:
-        """Return whether the job requests this rule."""
-        return self.rules is None or rule_configuration_name in self.rules
-
-    def asked(self, rule_configuration_name: str) -> RequestedRule:
-        """Return the job's parameters for this rule; none if the job does not list it."""
-        return (self.rules or {}).get(rule_configuration_name, RequestedRule({}))
-
 
 @dataclass(frozen=True)
 class Heartbeat:

@@ -1,8 +1,7 @@
-"""Evaluation states of several rules over one run, which are read and written together.
+"""Evaluation states of several rules over one run in DynamoDB, as one compressed item.
 
-A group of one rule is the rule's own item. A larger group is one compressed item under the name of
-its evaluator. After a change of `stepwatch:evaluators`, states that are missing in an item move
-there from the items of the other mode.
+The item has the name of its evaluator. After a change of `stepwatch:evaluators`, states that are
+missing in an item move there from the items of the other mode.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts.events import (
     JOB_RULES,
@@ -37,7 +36,8 @@ from lambdas.shared.state_item import (
     key_attributes,
     successor,
 )
-from lambdas.shared.state_table import MemoryLostError, StateTable, VersionConflictError
+from lambdas.shared.state_table import MemoryLostError, StateTable
+from lambdas.shared.states import Changes, GroupConflictError, StoredGroup
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -45,126 +45,10 @@ if TYPE_CHECKING:
     from lambdas.shared.rule_memory import RuleMemories
     from rule_runtime.engine.state import EvaluationState
 
-__all__ = ["Changes", "GroupConflictError", "GroupTable", "RuleItems", "StateGroups", "StoredGroup"]
-
-Changes = Mapping[str, tuple[StoredState, "EvaluationState"]]
-"""By rule: what it has stored, and its next state."""
+__all__ = ["StateGroups"]
 
 _MAX_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_S: Final = 0.4
-
-
-@dataclass(frozen=True)
-class StoredGroup:
-    """The states of a run that one evaluator writes together.
-
-    Attributes:
-        key: The run, and the name of the item.
-        states: The states by rule; a rule without a state is missing.
-        version: Increased by each write; 0 means that nothing is stored yet.
-        adopted: Rules whose state another item holds, and this one does not hold yet, with the
-            object of the memory there.
-        lost: Rules whose memory was removed, with the reason; they start from the beginning.
-        indexed_at_ms: Time of the last files in the index, milliseconds since the epoch.
-        damage: Why the item holds no states; empty if it does, or does not exist.
-        damaged: Attributes of such an item, as read.
-    """
-
-    key: StateKey
-    states: Mapping[str, StoredState] = field(default_factory=dict)
-    version: int = 0
-    adopted: Mapping[str, str] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)
-    indexed_at_ms: int = 0
-    damage: str = ""
-    damaged: Mapping[str, Any] = field(default_factory=dict)
-
-
-class GroupConflictError(Exception):
-    """Another evaluator wrote the states first.
-
-    Attributes:
-        current: What is stored now.
-    """
-
-    def __init__(self, current: StoredGroup) -> None:
-        super().__init__(f"another evaluator wrote {current.key.rule} for {current.key.run}")
-        self.current = current
-
-
-class GroupTable(Protocol):
-    """Reads and writes groups of states."""
-
-    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:
-        """Return the states under a key, and those of `rules` from other items."""
-        ...
-
-    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
-        """Replace the states of some rules.
-
-        Raises:
-            GroupConflictError: The table no longer contains `group`.
-            MemoryTooLargeError: The state of a rule is too large; nothing was written.
-        """
-        ...
-
-    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:
-        """Record that the latest transitions of some rules were announced."""
-        ...
-
-    def retire(self, key: StateKey) -> None:
-        """Remove the state of a rule from the item of the other mode, if these hold it, too."""
-        ...
-
-
-class RuleItems:
-    """Groups of one rule each: one item per rule.
-
-    Args:
-        table: The items of rules.
-        groups: Groups to adopt states from; None to adopt none.
-    """
-
-    def __init__(self, table: StateTable, groups: StateGroups | None = None) -> None:
-        self._table = table
-        self._groups = groups
-
-    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:  # noqa: ARG002 - as others
-        """Return the state of a rule, from its item or else from a group's."""
-        try:
-            stored = self._table.load(key)
-        except MemoryLostError as error:
-            return replace(_of_one(key, error.restart), lost={key.rule: str(error)})
-        if stored is not None or self._groups is None:
-            return _of_one(key, stored)
-        group = self._groups.stored(replace(key, rule=JOB_RULES))
-        if key.rule not in group.states:
-            return StoredGroup(key)
-        state = replace(group.states[key.rule], version=0, memory_object="")
-        return StoredGroup(key, {key.rule: state}, adopted={key.rule: ""})
-
-    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
-        """Replace the state of the rule."""
-        stored, state = changes.get(group.key.rule) or _unchanged(group)
-        try:
-            saved = self._table.save(stored, state)
-        except VersionConflictError as conflict:
-            raise GroupConflictError(_of_one(group.key, conflict.current)) from conflict
-        if group.adopted and self._groups is not None:
-            self._groups.release(saved)
-        return _of_one(group.key, saved)
-
-    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:  # noqa: ARG002
-        """Record that the latest transition was announced."""
-        (stored,) = group.states.values()
-        return _of_one(group.key, self._table.mark_announced(stored))
-
-    def retire(self, key: StateKey) -> None:
-        """Remove the state of a rule from its group's item, if it has an item."""
-        group = self.load(key, ())
-        if self._groups is not None and not group.adopted:
-            for stored in group.states.values():
-                self._groups.release(stored)
 
 
 class StateGroups:
@@ -373,17 +257,6 @@ def _condition(group: StoredGroup) -> dict[str, Any]:
         "ExpressionAttributeNames": {f"#{name}": name for name in names},
         **({"ExpressionAttributeValues": values} if values else {}),
     }
-
-
-def _of_one(key: StateKey, stored: StoredState | None) -> StoredGroup:
-    return (
-        StoredGroup(key) if stored is None else StoredGroup(key, {key.rule: stored}, stored.version)
-    )
-
-
-def _unchanged(group: StoredGroup) -> tuple[StoredState, EvaluationState]:
-    (stored,) = group.states.values()
-    return stored, stored.state
 
 
 def _damaged(key: StateKey, rule: str, state: EvaluationState) -> StoredState:

@@ -161,15 +161,15 @@ def index_time_ms(indexed_at_ms: int, updated_at_ms: int) -> int:
     return indexed_at_ms if is_near else updated_at_ms
 
 
-def compressed_memory(stored: StoredState) -> bytes:
-    """Return the rule's memory in stored form.
+def compressed_memory(key: StateKey, memory: Any) -> bytes:
+    """Return a rule's memory, given as JSON, in stored form.
 
     Raises:
         MemoryTooLargeError: It exceeds the maximum size.
     """
-    text = _json(stored.state.to_json()["memory"]).encode()
+    text = _json(memory).encode()
     if len(text) > MAX_MEMORY_JSON_BYTES:
-        raise MemoryTooLargeError(stored.key, len(text), MAX_MEMORY_JSON_BYTES)
+        raise MemoryTooLargeError(key, len(text), MAX_MEMORY_JSON_BYTES)
     return zlib.compress(text, level=6)
 
 
@@ -189,18 +189,20 @@ def decompressed_memory(data: bytes) -> Any:
     return json.loads(text)
 
 
-def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, Any]:
+def attributes_of(
+    saved: StoredState, content: Mapping[str, Any], memory: bytes, now: float
+) -> dict[str, Any]:
     """Return the attributes of an item, except its keys and its counter of announcements.
 
     Args:
         saved: Content of the item.
+        content: Its state as JSON.
         memory: The compressed memory; ignored if an object contains it.
         now: Seconds since the epoch.
 
     Raises:
         MemoryTooLargeError: It exceeds the size of an item.
     """
-    content = saved.state.to_json()
     attributes: dict[str, Any] = {
         "version": {"N": str(saved.version)},
         "status": {"S": saved.state.status.value},

@@ -1,4 +1,4 @@
-"""Evaluation states in DynamoDB, written with optimistic locking by version.
+"""Evaluation states of single rules in DynamoDB, written with optimistic locking by version.
 
 One item is one rule's evaluation of one run of a job. An evaluator loads the item, advances the
 state, and writes it only if nobody else did in between; a rejected write returns the current item.
@@ -10,11 +10,11 @@ and the previous object is removed afterwards.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from lambdas.contracts.events import ACTIVE_ATTRIBUTE
+from lambdas.contracts.events import ACTIVE_ATTRIBUTE, JOB_RULES
 from lambdas.shared.items import Items, Refusal
 from lambdas.shared.rule_memory import DamagedMemoryError
 from lambdas.shared.state_item import (
@@ -30,18 +30,21 @@ from lambdas.shared.state_item import (
     stored_state,
     successor,
 )
+from lambdas.shared.states import Changes, GroupConflictError, StoredGroup
 from rule_runtime.engine.state import Counts, Progress
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from lambdas.shared.rule_memory import RuleMemories
+    from lambdas.shared.state_groups import StateGroups
     from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
     "DynamoStateTable",
     "MemoryLostError",
     "MemoryTooLargeError",
+    "RuleItems",
     "StateKey",
     "StateTable",
     "StoredState",
@@ -146,10 +149,14 @@ class DynamoStateTable:
         """Replace `stored` by `state` if the table still contains that version."""
         now = self._clock()
         saved = successor(stored, state, now)
-        memory = compressed_memory(saved)
-        saved = replace(saved, memory_object=self._stored_apart(stored, saved, memory))
+        content = saved.state.to_json()
+        memory = compressed_memory(stored.key, content["memory"])
+        is_large = len(memory) > MAX_INLINE_MEMORY_BYTES
+        memory_object = self._stored_apart(stored, saved, memory) if is_large else ""
+        saved = replace(saved, memory_object=memory_object)
         try:
-            refusal = self._write(saved, attributes_of(saved, memory, now), stored)
+            key = key_attributes(saved.key)
+            refusal = self._write(key, attributes_of(saved, content, memory, now), stored)
         except MemoryTooLargeError:
             self._remove_unless(saved, stored)
             raise
@@ -194,7 +201,7 @@ class DynamoStateTable:
 
     def _stored_apart(self, stored: StoredState, saved: StoredState, memory: bytes) -> str:
         """Store a memory that is too large for the item; return the object's name, or nothing."""
-        if len(memory) <= MAX_INLINE_MEMORY_BYTES or self._memories is None:
+        if self._memories is None:
             return ""
         if stored.memory_object and self._memories.holds(stored.memory_object, memory):
             return stored.memory_object
@@ -207,18 +214,18 @@ class DynamoStateTable:
             self._memories.remove(of.key, of.memory_object)
 
     def _write(
-        self, saved: StoredState, attributes: Mapping[str, Any], expected: StoredState
+        self, key: Mapping[str, Any], attributes: Mapping[str, Any], expected: StoredState
     ) -> Refusal | None:
         """Write an item if it has the expected version (0: if it does not exist)."""
         if expected.is_damaged:
-            self._items.put({**key_attributes(saved.key), **attributes, **_NOT_ANNOUNCED})
+            self._items.put({**key, **attributes, **_NOT_ANNOUNCED})
             return None
         absent = [name for name in OPTIONAL_ATTRIBUTES if name not in attributes]
         # All names use placeholders, because `status` and `memory` are reserved words.
         names = {f"#{name}": name for name in (*attributes, *absent)}
         values = {f":{name}": value for name, value in attributes.items()}
         # An item whose state was adopted from another one begins with announced transitions.
-        announced = 0 if expected.version else saved.state.announced_transition
+        announced = 0 if expected.version else expected.state.announced_transition
         values[":none"] = {"N": str(announced)}
         condition = "attribute_not_exists(version)"
         if expected.version:
@@ -226,7 +233,7 @@ class DynamoStateTable:
             condition = "version = :expected"
         assigned = ", ".join(f"#{name} = :{name}" for name in attributes)
         return self._items.update(
-            key_attributes(saved.key),
+            key,
             f"SET {assigned}, announced_transition = "
             "if_not_exists(announced_transition, :none) "
             f"REMOVE {', '.join(f'#{name}' for name in absent)}",
@@ -235,3 +242,64 @@ class DynamoStateTable:
             ExpressionAttributeValues=values,
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
+
+
+class RuleItems:
+    """Groups of one rule each: one item per rule.
+
+    Args:
+        table: The items of rules.
+        groups: Groups to adopt states from; None to adopt none.
+    """
+
+    def __init__(self, table: StateTable, groups: StateGroups | None = None) -> None:
+        self._table = table
+        self._groups = groups
+
+    def load(self, key: StateKey, rules: Iterable[str]) -> StoredGroup:  # noqa: ARG002 - as others
+        """Return the state of a rule, from its item or else from a group's."""
+        try:
+            stored = self._table.load(key)
+        except MemoryLostError as error:
+            return replace(_of_one(key, error.restart), lost={key.rule: str(error)})
+        if stored is not None or self._groups is None:
+            return _of_one(key, stored)
+        group = self._groups.stored(replace(key, rule=JOB_RULES))
+        if key.rule not in group.states:
+            return StoredGroup(key)
+        state = replace(group.states[key.rule], version=0, memory_object="")
+        return StoredGroup(key, {key.rule: state}, adopted={key.rule: ""})
+
+    def save(self, group: StoredGroup, changes: Changes) -> StoredGroup:
+        """Replace the state of the rule."""
+        stored, state = changes.get(group.key.rule) or _unchanged(group)
+        try:
+            saved = self._table.save(stored, state)
+        except VersionConflictError as conflict:
+            raise GroupConflictError(_of_one(group.key, conflict.current)) from conflict
+        if group.adopted and self._groups is not None:
+            self._groups.release(saved)
+        return _of_one(group.key, saved)
+
+    def mark_announced(self, group: StoredGroup, rules: Collection[str]) -> StoredGroup:  # noqa: ARG002
+        """Record that the latest transition was announced."""
+        (stored,) = group.states.values()
+        return _of_one(group.key, self._table.mark_announced(stored))
+
+    def retire(self, key: StateKey) -> None:
+        """Remove the state of a rule from its group's item, if it has an item."""
+        group = self.load(key, ())
+        if self._groups is not None and not group.adopted:
+            for stored in group.states.values():
+                self._groups.release(stored)
+
+
+def _of_one(key: StateKey, stored: StoredState | None) -> StoredGroup:
+    return (
+        StoredGroup(key) if stored is None else StoredGroup(key, {key.rule: stored}, stored.version)
+    )
+
+
+def _unchanged(group: StoredGroup) -> tuple[StoredState, EvaluationState]:
+    (stored,) = group.states.values()
+    return stored, stored.state

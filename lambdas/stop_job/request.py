@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from lambdas.shared.native_events import is_native_event
+from lambdas.shared.event_bus import is_native_event
 from rule_runtime.engine.outcome import RuleStatus
 
 __all__ = ["Finding", "Origin", "StopRequest", "parse_request"]

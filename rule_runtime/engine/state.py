@@ -7,19 +7,21 @@ bounded (`MAX_PENDING` in `progress.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from rule_runtime.engine.counts import Counts
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.json_codec import JsonRecord
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.outcome import MAX_STATUS_DETAILS_LENGTH, RuleStatus, shortened
 from rule_runtime.engine.progress import Progress
 
 __all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress"]
 
 MEMORY_VERSION: Final = 5
 """Increase it when the meaning of a built-in rule's memory changes."""
+_MAX_TEXT: Final = MAX_STATUS_DETAILS_LENGTH
+"""Maximum characters of a text in the small state of a rule that was given up."""
 _NO_STEP: Final = "no step of this run was saved"
 
 
@@ -107,6 +109,47 @@ class EvaluationState(JsonRecord):
             return self
         return replace(self, status=status, transition=self.transition + 1)
 
+    def blocked(self, reason: str) -> EvaluationState:
+        """Return the state of an evaluation that cannot continue for now; a verdict stays."""
+        if self.status.is_final and not self.blocked_by:
+            return self
+        return replace(self, blocked_by=shortened(reason, _MAX_TEXT)).with_status(RuleStatus.ERROR)
+
+    def unblocked(self) -> EvaluationState:
+        """Return the state of an evaluation that can continue again."""
+        if not self.blocked_by:
+            return self
+        return replace(self, blocked_by="").with_status(RuleStatus.IN_PROGRESS)
+
+    def given_up(self, reason: str) -> EvaluationState:
+        """Return the state of an evaluation that can never continue, small enough for a table."""
+        counts = replace(
+            self.counts,
+            last_reason=shortened(self.counts.last_reason, _MAX_TEXT),
+            last_problem=shortened(self.counts.last_problem, _MAX_TEXT),
+            failure=shortened(self.counts.failure, _MAX_TEXT),
+        )
+        emptied = replace(
+            self,
+            progress=Progress(),
+            memory={},
+            evidence=None if self.evidence is None else _shortened(self.evidence),
+            counts=counts,
+            ended=True,
+            blocked_by=shortened(reason, _MAX_TEXT),
+        )
+        return emptied if self.status.is_final else emptied.with_status(RuleStatus.ERROR)
+
     def announced(self) -> EvaluationState:
         """Return the state with its current transition marked as announced."""
         return replace(self, announced_transition=self.transition)
+
+
+def _shortened(evidence: Evidence) -> Evidence:
+    """Return the evidence with texts short enough for an item; names come from files."""
+    texts: dict[str, Any] = {
+        item.name: shortened(value, _MAX_TEXT)
+        for item in fields(evidence)
+        if isinstance(value := getattr(evidence, item.name), str)
+    }
+    return replace(evidence, **texts)

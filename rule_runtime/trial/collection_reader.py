@@ -63,7 +63,7 @@ class CollectionReader:
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
         """Return a worker's collections file; None if it does not exist or cannot be parsed."""
         if again or self._files.get(worker) is None:
-            self._files[worker] = self._read(collections_key(worker))
+            self._files[worker] = self._read(worker)
         return self._files[worker]
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
@@ -88,7 +88,8 @@ class CollectionReader:
         files = map(self.load, workers)
         return next((file.num_workers for file in files if file is not None), None)
 
-    def _read(self, key: str) -> CollectionsFile | None:
+    def _read(self, worker: str) -> CollectionsFile | None:
+        key = collections_key(worker)
         try:
             return read_small(self._store, key, MAX_COLLECTIONS_BYTES, parse_collections)
         except ObjectNotFoundError:

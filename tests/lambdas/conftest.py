@@ -49,9 +49,8 @@ from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import Registration
-from lambdas.shared.state_groups import RuleItems
 from lambdas.shared.state_item import successor
-from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
+from lambdas.shared.state_table import RuleItems, StateKey, StoredState, VersionConflictError
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.state import EvaluationState
 

@@ -19,8 +19,8 @@ from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.shared import clients
 from lambdas.shared.group_item import MAX_GROUP_BYTES
 from lambdas.shared.run_states import RunStates
-from lambdas.shared.state_groups import GroupConflictError
 from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
+from lambdas.shared.states import GroupConflictError
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState

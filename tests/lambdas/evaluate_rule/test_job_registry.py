@@ -226,4 +226,4 @@ class TestRegistrationTable:
         registration = Registration.of_root(root)
         assert registration.training_job_name == name
         assert registration.is_sagemaker_job is is_sagemaker_job
-        assert registration.requests_rule(RULE)
+        assert registration.rules is None

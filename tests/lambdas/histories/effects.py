@@ -12,7 +12,7 @@ from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts.events import STATUS_DETAIL_TYPE
 from lambdas.evaluate_rule import publication
-from lambdas.evaluate_rule.time_budget import TimeBudget
+from lambdas.evaluate_rule.job_limits import TimeBudget
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
 from lambdas.shared.wake import Wake
@@ -79,14 +79,14 @@ class OnlyWitness:
     """An evaluator that has one rule."""
 
     def names(self, job: Registration) -> list[str]:
-        return [RULE] if job.requests_rule(RULE) else []
+        return [RULE] if job.rules is None or RULE in job.rules else []
 
     def includes(self, name: str, job: Registration) -> bool:
-        return name == RULE and job.requests_rule(name)
+        return name in self.names(job)
 
     def rule(self, name: str, job: Registration) -> Witness:
         assert name == RULE
-        assert not job.asked(name).parameters
+        assert job.rules is None
         return Witness()
 
 

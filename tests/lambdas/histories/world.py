@@ -17,8 +17,7 @@ from lambdas.evaluate_rule.job_event import JobEvent
 from lambdas.evaluate_rule.messages import TensorObject
 from lambdas.evaluate_rule.publication import Publication
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation
-from lambdas.shared.state_groups import RuleItems
-from lambdas.shared.state_table import StateKey
+from lambdas.shared.state_table import RuleItems, StateKey
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.engine.progress import Patience
 from rule_runtime.engine.state import EvaluationState
