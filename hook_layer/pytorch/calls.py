@@ -348,11 +348,6 @@ class ModuleHooks:
         self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
         self._compiled: set[nn.Module] = set()
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether any module is watched."""
-        return bool(self._numbers)
-
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
         """Watch exactly these modules, and the compiled ones."""
         for module in self._numbers.keys() - modules - self._compiled:

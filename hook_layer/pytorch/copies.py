@@ -66,14 +66,10 @@ class HostCopy:
     @classmethod
     def of(cls, value: Tensor) -> HostCopy:
         """Return a copy of a new tensor, which nobody else changes: without copying on the CPU."""
-        return cls(value) if value.is_cuda else cls.of_host(value.cpu())
-
-    @classmethod
-    def of_host(cls, buffer: Tensor) -> HostCopy:
-        """Return a copy that is already in host memory."""
+        if value.is_cuda:
+            return cls(value)
         known = cls.__new__(cls)
-        known._event = None  # noqa: SLF001 - of this class
-        known.buffer = buffer
+        known._event, known.buffer = None, value.cpu()  # noqa: SLF001 - of this class
         return known
 
     def __del__(self) -> None:
