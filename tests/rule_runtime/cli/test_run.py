@@ -96,7 +96,7 @@ def test_of_a_pack_fatal_issues_stop_it_and_others_where_that_is_asked_for(
 ) -> None:
     reported = "the run continues: only fatal findings stop it; `--stop any` stops at any"
     pack = ["--pack", "original", "--save-interval", "1"]
-    done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
+    done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "40")
     assert done.returncode == 1, done.stderr
     assert "trained to the end" in done.stdout
     assert reported in done.stderr
@@ -123,19 +123,18 @@ def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> No
 
 
 def test_what_the_script_prints_is_no_json(tmp_path: Path) -> None:
-    arguments = ["--rule", "exploding_tensor", "--save-interval", "1", "--output", "json"]
-    done = stepwatch(tmp_path, *arguments, "--", SCRIPT, "3")
+    output = ["--save-interval", "1", "--output", "json"]
+    rule = tmp_path / "mine.py"
+    rule.write_text("from rule_runtime.rules.non_finite import *\nprint('loaded')\n")
+    done = stepwatch(tmp_path, "--rule", f"{rule}:NonFinite", *output, "--", SCRIPT, "3")
     assert done.returncode == 0, done.stderr
     (verdict,) = json.loads(done.stdout)
     assert verdict["RuleEvaluationStatus"] == "NoIssuesFound"
-    assert "trained to the end" in done.stderr
-    rule = tmp_path / "mine.py"
-    rule.write_text("from rule_runtime.rules.non_finite import *\nprint('loaded')\n")
-    done = stepwatch(tmp_path, "--rule", f"{rule}:NonFinite", "--output", "json", "--", SCRIPT, "3")
-    assert json.loads(done.stdout)[0]["RuleEvaluationStatus"] == "NoIssuesFound"
     assert "loaded" in done.stderr
+    assert "trained to the end" in done.stderr
     file = tmp_path / "new" / "verdicts.json"
-    done = stepwatch(tmp_path, *arguments, "--output-file", file, "--", SCRIPT, "3")
+    options = ["--rule", "exploding_tensor", *output, "--output-file", file]
+    done = stepwatch(tmp_path, *options, "--", SCRIPT, "3")
     assert done.stdout == "trained to the end\n"
     assert json.loads(file.read_text())[0]["RuleEvaluationStatus"] == "NoIssuesFound"
 
