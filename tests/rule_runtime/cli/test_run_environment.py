@@ -16,8 +16,7 @@ SCRIPT = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 PROGRAMS = (
     "train.py 3",
-    "-m train 3",
-    "-Xdev train.py 3",
+    "-Xutf8 -m train 3",
     "-c \"import runpy, sys; sys.argv[1:1] = ['3']; runpy.run_path('train.py')\"",
     "-m torch.distributed.run --standalone --nproc-per-node=1 train.py 3",
 )
@@ -30,10 +29,11 @@ def test_each_run_says_what_it_was(tmp_path: Path) -> None:
     watch(tmp_path, "bash", "train.sh", "--token", "hidden")
     session, *runs = (
         json.loads((tmp_path / "out" / place / "environment.json").read_text())
-        for place in ("", *(f"run-{number}" for number in range(1, 6)))
+        for place in ("", *(f"run-{number}" for number in range(1, 5)))
     )
     assert session["Command"] == ["bash", "train.sh", "--token", "***"]
-    for run, argument in zip(runs, ["train.py", "-m", "-Xdev", "-c", "train.py"], strict=True):
+    assert "-Xutf8" in runs[1]["Command"]
+    for run, argument in zip(runs, ["train.py", "-m", "-c", "train.py"], strict=True):
         assert argument in run["Command"]
         assert run["Command"][-2:] == ["--api-key", "***"]
         assert run["WorkingDirectory"] == session["WorkingDirectory"] == str(tmp_path)
