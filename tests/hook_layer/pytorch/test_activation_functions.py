@@ -48,6 +48,13 @@ def hook_of(trial: WrittenTrial, *collections: str, save_interval: int = 1) -> s
     return smd.Hook(trial.uri, save_config=save_config, include_collections=collections or ALL)
 
 
+def pass_once(hook: smd.Hook, model: nn.Module) -> None:
+    """Run one forward and backward pass, and close the hook."""
+    hook.register_module(model)
+    model(torch.randn(3, 4)).sum().backward()
+    hook.close()
+
+
 def of_functions(trial: WrittenTrial, step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """Return what was saved of functions."""
     return {name: value for name, value in trial.values(step).items() if "/" in name}
@@ -100,20 +107,12 @@ def test_what_a_function_gets_and_returns_is_saved_by_the_module_that_calls_it(
 def test_an_input_that_was_overwritten_is_not_saved(
     trial: WrittenTrial, function: Function
 ) -> None:
-    hook = hook_of(trial)
-    model = Block(function)
-    hook.register_module(model)
-    model(torch.randn(3, 4)).sum().backward()
-    hook.close()
+    pass_once(hook_of(trial), Block(function))
     assert set(of_functions(trial)) == {"Block/relu_output/0"}
 
 
 def test_a_layer_and_the_function_that_it_calls_are_one(trial: WrittenTrial) -> None:
-    hook = hook_of(trial)
-    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Tanh(), nn.Sigmoid())
-    hook.register_module(model)
-    model(torch.randn(3, 4)).sum().backward()
-    hook.close()
+    pass_once(hook_of(trial), nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Tanh(), nn.Sigmoid()))
     assert not of_functions(trial)
     assert "1_output_0" in trial.names(0)
 
@@ -158,20 +157,12 @@ class Unhashable:
 
 
 def test_functions_without_a_hash_are_called_as_they_are(trial: WrittenTrial) -> None:
-    hook = hook_of(trial)
-    model = Block(lambda x: torch.relu(Unhashable()(x)))
-    hook.register_module(model)
-    model(torch.randn(3, 4)).sum().backward()
-    hook.close()
+    pass_once(hook_of(trial), Block(lambda x: torch.relu(Unhashable()(x))))
     assert "Block/relu_output/0" in of_functions(trial)
 
 
 def test_only_the_collections_that_are_asked_for_are_filled(trial: WrittenTrial) -> None:
-    hook = hook_of(trial, "relu_output")
-    model = nn.Sequential(Block(torch.relu), Block(torch.tanh))
-    hook.register_module(model)
-    model(torch.randn(3, 4)).sum().backward()
-    hook.close()
+    pass_once(hook_of(trial, "relu_output"), nn.Sequential(Block(torch.relu), Block(torch.tanh)))
     assert set(of_functions(trial)) == {"0/relu_output/0"}
 
 
@@ -252,11 +243,7 @@ class TestNothingIsLeftBehind:
                     x = torch.tanh(x)
                 return self.good(x)
 
-        hook = hook_of(trial)
-        model = Tries()
-        hook.register_module(model)
-        model(torch.randn(3, 4)).sum().backward()
-        hook.close()
+        pass_once(hook_of(trial), Tries())
         assert depth() == 0
         assert "good/relu_output/0" in of_functions(trial)
 
@@ -289,11 +276,7 @@ def test_a_thread_beside_the_pass_is_not_looked_at(trial: WrittenTrial) -> None:
         thread.join()
         return torch.relu(x)
 
-    hook = hook_of(trial)
-    model = Block(beside)
-    hook.register_module(model)
-    model(torch.randn(3, 4)).sum().backward()
-    hook.close()
+    pass_once(hook_of(trial), Block(beside))
     assert set(of_functions(trial)) == {"Block/relu_input/0", "Block/relu_output/0"}
 
 

@@ -93,8 +93,7 @@ def eager() -> WrittenTrial:
     return trial
 
 
-@pytest.mark.parametrize("fullgraph", [True, False])
-@pytest.mark.parametrize("interval", [1, 3])
+@pytest.mark.parametrize(("interval", "fullgraph"), [(1, False), (3, True)])
 @pytest.mark.parametrize("how", HOWS)
 def test_the_same_tensors_as_without_compiling(
     trial: WrittenTrial, eager: WrittenTrial, how: str, interval: int, fullgraph: bool
