@@ -9,7 +9,7 @@ or a loss function does. A product or an index may: it counts if no difference f
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
@@ -23,14 +23,12 @@ from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.tensor_elements import WHOLE
 from hook_layer.pytorch.wrappers import is_a_key
 
-__all__ = ["Compared", "LossOperations", "standard_losses"]
+__all__ = ["Compared", "LossOperations"]
 
 _MAX_CALLS: Final = 256
 """Maximum observed calls of torch in a step: a loss that needs more is not explained."""
 _MAX_BYTES: Final = 128 << 20
 """Maximum memory kept by references to what a script computes."""
-_MAX_ELEMENTS: Final = 1 << 20
-"""Maximum outputs of which usual losses are computed, which takes seven times their memory."""
 _MAX_STEPS_WITHOUT: Final = 3
 """Saved steps in which no comparison was found, after which observing ends."""
 _PART: Final = "observed losses"
@@ -56,10 +54,6 @@ _MAY_COMPARE: Final = _ids_of(
     *(torch.mul, torch.multiply, Tensor.mul, Tensor.multiply, Tensor.__mul__, Tensor.__rmul__),
     *(torch.gather, Tensor.gather, torch.take_along_dim, Tensor.__getitem__),
 )
-_LEAST_LOGARITHM: Final = -100.0
-"""Of probabilities, as in torch's binary cross entropy."""
-_LEAST_PROBABILITY: Final = 1e-7
-"""In a cross entropy of probabilities, as in Keras."""
 
 
 class Compared(NamedTuple):
@@ -236,55 +230,3 @@ def _may_be_targets(other: Tensor, outputs: Tensor) -> bool:
     if not other.dim() or not outputs.dim() or other.dtype is torch.bool:
         return False
     return outputs.shape[0] in (other.shape[0], other.numel())
-
-
-def standard_losses(compared: Compared) -> dict[str, Tensor]:
-    """Return the values [] of usual losses of the same outputs and targets, by class name.
-
-    Nothing waits for the device. Values out of a loss's domain are clipped to it, so that the
-    result differs from the script's loss. There are none for very many outputs.
-    """
-    outputs, targets = compared.outputs, compared.targets
-    if outputs.layout is not torch.strided or targets.layout is not torch.strided:
-        return {}
-    if not outputs.is_floating_point() or targets.is_complex() or outputs.numel() > _MAX_ELEMENTS:
-        return {}
-    with torch.no_grad():
-        return dict(_standard(outputs.float(), targets))
-
-
-def _standard(outputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
-    if targets.shape == outputs.shape:
-        # Not by torch's loss functions: the hook listens to those.
-        errors = outputs - targets.float()
-        yield "MSELoss", errors.square().mean()
-        yield "L1Loss", errors.abs().mean()
-        shares = targets.float().clamp(0, 1)
-        right = outputs.clamp(0, 1).log().clamp(min=_LEAST_LOGARITHM)
-        wrong = (1 - outputs.clamp(0, 1)).log().clamp(min=_LEAST_LOGARITHM)
-        yield "BCELoss", -(shares * right + (1 - shares) * wrong).mean()
-        softplus = outputs.logaddexp(torch.zeros_like(outputs))
-        yield "BCEWithLogitsLoss", (softplus - outputs * shares).mean()
-    elif targets.is_floating_point() or outputs.dim() != 2:  # noqa: PLR2004 - rows and classes
-        return
-    if outputs.dim() == 2 and outputs.shape[1] > 1:  # noqa: PLR2004
-        yield from _of_classes(outputs, targets)
-
-
-def _of_classes(scores: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield cross entropies of scores [N, C] for class numbers [N] or rows of shares [N, C]."""
-    if targets.shape == scores.shape:
-        shares = targets.float()
-    elif targets.numel() == len(scores):
-        # An index out of range would end the process on a GPU.
-        classes = targets.reshape(-1).long().clamp(0, scores.shape[1] - 1)
-        shares = F.one_hot(classes, scores.shape[1]).float()
-    else:
-        return
-    logarithms = {
-        "CrossEntropyLoss": scores.log_softmax(1),
-        "NLLLoss": scores,
-        "CategoricalCrossentropyLoss": scores.clamp(_LEAST_PROBABILITY, 1).log(),
-    }
-    for name, values in logarithms.items():
-        yield name, -(shares * values).sum(1).mean()

@@ -15,7 +15,8 @@ from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
-from hook_layer.pytorch.loss_operations import LossOperations, standard_losses
+from hook_layer.pytorch.loss_operations import LossOperations
+from hook_layer.pytorch.standard_losses import FormulaMatches, standard_losses
 from hook_layer.pytorch.steps import is_recomputing
 from hook_layer.pytorch.watched_functions import LOSS_FUNCTIONS, WatchedLoss
 
@@ -24,6 +25,8 @@ __all__ = ["LossTracer"]
 _MOST_INPUTS: Final = 4
 _STANDARD: Final = f"{UNNAMED}_standard/"
 """Usual losses of what an unknown loss compares, such as `Loss_standard/MSELoss`."""
+_MATCHES: Final = f"{UNNAMED}_matches/"
+"""Saved steps in a row at which it equals a usual loss, such as `Loss_matches/MSELoss`."""
 _MINIMISED: Final = f"{UNNAMED}_minimised/"
 """The sum that a loss is a term of, such as `Loss_minimised/MSELoss_0`."""
 _MANY_LOSSES: Final = 64
@@ -48,6 +51,7 @@ class LossTracer(Part):
         self._own_tensors = hook.own_tensors
         self._functional = FunctionalLosses()
         self._operations = LossOperations(hook.failures)
+        self._formulas = FormulaMatches()
         self._has_loss = False  # from a module, or named by the script
         self._listening: list[Any] = []
         self._needed: dict[tuple[Any, ...], bool] = {}
@@ -210,9 +214,9 @@ class LossTracer(Part):
                 self._tensors.capture(total, member_of=(LOSS_INPUTS,))
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
-            self._capture_named(UNNAMED, inputs or self._compared(loss), unscaled)
+            self._capture_named(UNNAMED, inputs or self._compared(loss, unscaled), unscaled)
 
-    def _compared(self, loss: Tensor) -> tuple[Tensor, ...]:
+    def _compared(self, loss: Tensor, unscaled: Tensor) -> tuple[Tensor, ...]:
         """Return what an unknown loss compares, and capture usual losses of that.
 
         Nothing is known of the first one: it makes later saved steps be observed.
@@ -227,8 +231,10 @@ class LossTracer(Part):
         if compared is None:
             return ()
         standard = standard_losses(compared)
-        named = {f"{_STANDARD}{name}": value for name, value in standard.items()}
-        self._tensors.capture(named, member_of=(LOSS_INPUTS,))
+        matches = self._formulas.count(unscaled, standard, compared.outputs)
+        for prefix, values in ((_STANDARD, standard), (_MATCHES, matches)):
+            named = {f"{prefix}{name}": value for name, value in values.items()}
+            self._tensors.capture(named, member_of=(LOSS_INPUTS,))
         return compared.outputs, compared.targets
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:

@@ -2,8 +2,9 @@
 
 A loss module or function of torch `X` has an output `X_output_0`, model outputs `X_input_0` and
 targets `X_input_1`. A loss computed by the script is `Loss_output_0`. If the hook observed its
-computation, `Loss_standard/X` is the value that X has for the same outputs and targets, which shows
-the formula. `Loss_minimised/X_0` is the sum of `X_output_0` and other terms. Losses of Keras have
+computation, `Loss_standard/X` is the value that X has for the same outputs and targets, and
+`Loss_matches/X` the number of saved steps in a row at which the loss had it, which shows the
+formula. `Loss_minimised/X_0` is the sum of `X_output_0` and other terms. Losses of Keras have
 similar names, `MeanSquaredErrorLoss_output_0`, next to `loss`, the mean of the epoch so far.
 """
 
@@ -25,7 +26,7 @@ from rule_runtime.facts.last_layers import LastLayer, last_layers
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_ELEMENTS
-from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM, TOLERANCE
+from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
 from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -51,6 +52,10 @@ _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
 _STANDARD: Final = "Loss_standard/"
+_MATCHES: Final = "Loss_matches/"
+_MIN_MATCHES: Final = 2
+"""Saved steps in a row at which a loss must equal a usual loss; one may be chance."""
+_OF_PROBABILITIES: Final = ("BCELoss", "CategoricalCrossentropyLoss")
 _MINIMISED: Final = "Loss_minimised/"
 _TARGETS: Final = "_input_1"
 _WEIGHTS_OF_ROWS: Final = r"^[A-Z]\w*Loss_input_2$"
@@ -179,8 +184,8 @@ class Loss(NamedTuple):
         is_of_keras: Whether it is a loss of Keras, which squeezes a last axis of one unit.
         has_row_weights: Whether its rows have weights, such as Keras's sample weights.
         last: The last layer before it.
-        formula: Class name of the usual loss with its value; "" if it has a name of its own, or
-            none of them has its value.
+        formula: Class name of the usual loss that it equals; "" if it has a name of its own, or
+            none of them had its value at two saved steps in a row.
         standard: Values of usual losses of its outputs and targets, by class name.
         minimised: Value of the sum of it and other terms, such as a penalty; NaN without any.
     """
@@ -324,6 +329,7 @@ class Losses:
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
         self._standard, self._sums = self._values_below(_STANDARD), self._values_below(_MINIMISED)
+        self._matches = self._values_below(_MATCHES)
         weights = described(step.tensors(regex=(_WEIGHTS_OF_ROWS,)))
         self._weighted = {pair for pair, of in weights.items() if (of.low, of.high) != (1, 1)}
         if _FUNCTION in self.rows.names:
@@ -416,7 +422,8 @@ class Losses:
         total = self._sums.get(worker, {}).get(name.replace(_OUTPUT, "_"), math.nan)
         loss = Loss(*known, *of_rows, minimised=total)
         standard = self._standard.get(worker) if name == _FUNCTION else None
-        return loss if standard is None else _with_formula(loss, standard)
+        matches = self._matches.get(worker, {})
+        return loss if standard is None else _with_formula(loss, standard, matches)
 
     def values(self, loss: Loss) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
         """Return the values of a loss's outputs and targets [B, ...]; None if either lacks values.
@@ -432,15 +439,15 @@ class Losses:
         return None if len(values) < len(names) else (values[names[0]], values[names[1]])
 
 
-def _with_formula(loss: Loss, standard: Mapping[str, float]) -> Loss:
-    """Return a loss with the usual loss that has its value, as a mean or a sum."""
+def _with_formula(loss: Loss, standard: Mapping[str, float], matches: Mapping[str, float]) -> Loss:
+    """Return a loss with the usual loss that it equals, as a mean or a sum."""
     of = loss.outputs
-    factors = {1.0} if of is None or not of.shape else {1.0, float(of.shape[0]), of.size}
+    are_shares = of is not None and of.low >= 0 and of.high <= 1 + RELATIVE_ERROR
     formula = next(
         (
             name
-            for name, value in standard.items()
-            if any(math.isclose(loss.value, n * value, rel_tol=TOLERANCE) for n in factors)
+            for name, count in matches.items()
+            if count >= _MIN_MATCHES and (are_shares or name not in _OF_PROBABILITIES)
         ),
         "",
     )

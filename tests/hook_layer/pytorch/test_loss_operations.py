@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import hook_layer.pytorch as smd
 from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.loss_operations import LossOperations
+from hook_layer.pytorch.standard_losses import FormulaMatches
 from hook_layer.testing.written_trial import WrittenTrial
 
 ROWS = 16
@@ -118,13 +119,24 @@ def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name
     values = trial.values(2)
     np.testing.assert_array_equal(values["Loss_input_1"], targets.numpy())
     assert len(values["Loss_input_0"]) == ROWS
-    of_value = {
-        saved.removeprefix("Loss_standard/")
-        for saved, value in values.items()
-        if saved.startswith("Loss_standard/")
-        and any(np.isclose(values["Loss_output_0"], n * value) for n in (1, ROWS))
-    }
-    assert of_value == ({formula} if formula else set())
+    for step in (1, 2, 3):
+        matches = {
+            saved.removeprefix("Loss_matches/"): int(count)
+            for saved, count in trial.values(step).items()
+            if saved.startswith("Loss_matches/")
+        }
+        assert len(matches) > 1
+        assert {of: n for of, n in matches.items() if n} == ({formula: step} if formula else {})
+
+
+def test_matches_in_a_row_need_other_losses_and_end_at_a_step_without() -> None:
+    outputs, matches = torch.zeros(4, 2), FormulaMatches()
+    steps = [(3.0, 3.0), (12.0, 3.0), (12.0, 3.0), (8.0, 1.0), (8.1, 1.0), (8.0, 1.0)]
+    counts = [
+        int(matches.count(torch.tensor(loss), {"MSELoss": torch.tensor(of)}, outputs)["MSELoss"])
+        for loss, of in steps
+    ]
+    assert counts == [1, 2, 2, 3, 0, 1]
 
 
 @pytest.fixture

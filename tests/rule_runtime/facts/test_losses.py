@@ -96,25 +96,29 @@ def test_targets_that_a_script_makes_up(targets: Any, *, is_made_up: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "formula", "kind"),
+    ("name", "matches", "outputs", "kind"),
     [
-        (2.0, "MSELoss", LossKind.SQUARES),
-        (2.0 * SCORES.size, "MSELoss", LossKind.SQUARES),
-        (3.0 * len(SCORES), "BCEWithLogitsLoss", LossKind.BINARY),
-        (2.1, "", LossKind.UNKNOWN),
+        ("MSELoss", 2, SCORES, LossKind.SQUARES),
+        ("MSELoss", 1, SCORES, LossKind.UNKNOWN),
+        ("BCEWithLogitsLoss", 5, SCORES, LossKind.BINARY),
+        ("BCELoss", 5, SCORES, LossKind.UNKNOWN),
+        ("BCELoss", 5, BITS, LossKind.BINARY),
+        ("CategoricalCrossentropyLoss", 5, SCORES, LossKind.UNKNOWN),
     ],
 )
-def test_the_formula_of_a_loss_is_that_of_the_usual_loss_with_its_value(
-    value: float, formula: str, kind: LossKind
+def test_the_formula_of_a_loss_is_that_of_the_usual_loss_that_it_equalled_twice(
+    name: str, matches: int, outputs: Any, kind: LossKind
 ) -> None:
     trial = TrialBuilder()
-    tensors = {"Loss_input_0": SCORES, "Loss_input_1": SCORES + 1, "Loss_output_0": value}
-    standard = {"Loss_standard/MSELoss": 2.0, "Loss_standard/BCEWithLogitsLoss": 3.0}
-    trial.step(0, {name: np.asarray(of) for name, of in (tensors | standard).items()})
+    tensors = {"Loss_input_0": outputs, "Loss_input_1": SCORES, "Loss_output_0": 3.0}
+    standard = {"L1Loss": 3.0, name: 3.0}
+    tensors |= {f"Loss_standard/{of}": value for of, value in standard.items()}
+    tensors |= {"Loss_matches/L1Loss": 0, f"Loss_matches/{name}": matches}
+    trial.step(0, {of: np.asarray(value) for of, value in tensors.items()})
     (view,) = trial.views()
     (loss,) = view.fact(Losses).losses
-    assert (loss.formula, loss.kind) == (formula, kind)
-    assert loss.standard == {"MSELoss": 2.0, "BCEWithLogitsLoss": 3.0}
+    assert (loss.formula, loss.kind) == (name if kind is not LossKind.UNKNOWN else "", kind)
+    assert loss.standard == standard
 
 
 def described(values: np.ndarray[Any, Any]) -> Input:
