@@ -68,7 +68,13 @@ class ObservedCalls:
         """Whether calls are reported."""
         return self._mode is not None
 
-    def begin(self, module: nn.Module | None = None, *, ends_with_module: bool = False) -> bool:
+    def begin(
+        self,
+        module: nn.Module | None = None,
+        *,
+        ends_with_module: bool = False,
+        awaits_return: bool = False,
+    ) -> bool:
         """Report the calls of this thread; return whether it does.
 
         It does not once torch.compile was used, nor under a mode of the script: where that ends,
@@ -77,10 +83,11 @@ class ObservedCalls:
         Args:
             module: A module whose call has just begun.
             ends_with_module: Whether to stop reporting when that module returns.
+            awaits_return: Whether to begin only when an opaque module returns.
         """
         self.end()
         is_hidden = _has_compiled_anything() or (module is not None and self._is_opaque(module))
-        if is_hidden or not self._report():
+        if is_hidden or not (awaits_return or self._report()):
             return False
         self.called = [] if module is None else [module]
         self._thread, self._ends_with_module = threading.get_ident(), ends_with_module

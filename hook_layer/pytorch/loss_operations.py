@@ -105,6 +105,8 @@ class LossOperations:
             on_return=self._on_return,
         )
         self._with_loss: WeakSet[nn.Module] = WeakSet()  # modules that return single numbers
+        self._in_pass: WeakSet[nn.Module] = WeakSet()
+        self._by_parts: WeakSet[nn.Module] = WeakSet()  # models whose parts are called instead
         self._derived: dict[int, _Derived] = {}
         self._thread: int | None = None  # of the newest backward pass
         self._num_calls = self._num_bytes = self._num_without = 0
@@ -118,6 +120,7 @@ class LossOperations:
     def want(self) -> None:
         """Observe later saved steps, unless several were observed in vain."""
         self._thread = threading.get_ident()
+        self._by_parts.update(self._in_pass)
         self.is_wanted = not self._is_hopeless
 
     def begin_step(self) -> None:
@@ -130,12 +133,18 @@ class LossOperations:
         self.forget()
 
     def pass_begins(self, model: nn.Module) -> None:
-        """Observe what is computed in a model if it returns a loss."""
-        if threading.get_ident() == self._thread and model in self._with_loss:
+        """Observe what is computed in a model if it returns a loss, or is called by parts."""
+        self._in_pass.add(model)
+        if threading.get_ident() != self._thread:
+            return
+        if model in self._with_loss:
             self._observed.begin(model)
+        elif model in self._by_parts:
+            self._observed.begin(awaits_return=True)
 
     def pass_ends(self, model: nn.Module, outputs: Any) -> None:
         """Observe what is computed from the outputs of a model."""
+        self._in_pass.discard(model)
         is_of_thread = threading.get_ident() == self._thread
         if is_of_thread and (self._observed.is_on or self._observed.begin()):
             self._on_return(model, outputs)

@@ -39,6 +39,18 @@ def test_a_model_may_be_called_by_its_methods_only(runs: ScriptRuns, tmp_path: P
     assert ANOTHER not in log
 
 
+@pytest.mark.parametrize("method", ["methods", "forward"])
+def test_a_loss_by_hand_of_a_model_that_is_called_by_its_methods(
+    runs: ScriptRuns, tmp_path: Path, method: str
+) -> None:
+    collections = ["losses", "loss_inputs"]
+    trial, _ = runs.trial(tmp_path, SCRIPT, method, "by hand", collections=collections)
+    names = ("Loss_output_0", "Loss_standard/MSELoss")
+    loss, squares = (trial.tensor(name).value(4, mode=ModeKeys.TRAIN) for name in names)
+    assert loss == pytest.approx(squares)
+    assert "Loss_input_1" in trial.tensor_names()
+
+
 def test_training_continues_if_the_script_stays_in_evaluation_mode(
     runs: ScriptRuns, tmp_path: Path
 ) -> None:
