@@ -105,7 +105,7 @@ class JobLimits:
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
     def admit(self, root_uri: str, objects: Sequence[TensorObject]) -> Sequence[TensorObject]:
-        """Return the objects of a job to look at now; end markers always are.
+        """Return the objects of a job to evaluate now, always with end markers.
 
         Args:
             root_uri: The trial's root.
