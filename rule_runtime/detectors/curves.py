@@ -94,7 +94,7 @@ def is_falling(numbers: _Series) -> bool:
     """Return whether a series [N] falls, by the Mann-Kendall test at the 5 % level.
 
     The score is the number of rising pairs minus the number of falling pairs. Without a trend it is
-    nearly normal for 10 numbers or more, for any distribution.
+    nearly normal for 10 numbers or more, for any distribution. Of 4 numbers, each must be lower.
     """
     n = len(numbers)
     later, earlier = np.tril_indices(n, -1)
@@ -150,8 +150,8 @@ def divergence(
       must exceed the scatter of logarithms, because losses scatter in proportion to their size. A
       loss that jumps in the first steps scatters while it falls again, so only the rise counts.
     * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 consecutive
-      ones, by the share of the start level. The rise must exceed the scatter, and the numbers must
-      not fall again.
+      ones, by the share of the start level. The rise must exceed the scatter. Neither the numbers
+      nor the last half of them may fall again.
 
     Either rise must exceed what a batch with so few rows may have by chance. `first` are the first
     5 numbers [N], and `numbers` these and the latest 30 [N].
@@ -174,7 +174,7 @@ def _above_first(first: _Series, latest: _Series, share: float, rows: float) -> 
 
 def _above_lowest(first: _Series, latest: _Series, share: float, rows: float) -> Rise | None:
     high, earlier = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
-    if len(earlier) < LEVEL or is_falling(high):
+    if len(earlier) < LEVEL or is_falling(high) or is_falling(high[_NUM_HIGH // 2 :]):
         return None
     levels = np.lib.stride_tricks.sliding_window_view(earlier, LEVEL)
     low = levels[int(np.argmin(levels.max(axis=1)))]

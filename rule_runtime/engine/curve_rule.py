@@ -150,12 +150,17 @@ class CurveRule(Rule):
 
         Memory: `steps`: the latest steps; `since`: step of the first of consecutive findings.
         """
-        memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
+        steps = memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
         if not is_found:
             memory.pop("since", None)
             return False
-        since = memory.setdefault("since", memory["steps"][0])
-        return bool(step.mode_step - since >= self.steps_apart * (self.patience - 1))
+        # A memory of an earlier version has fewer steps.
+        since = memory.setdefault("since", steps[0] if len(steps) == self.patience else 0)
+        return bool(step.mode_step - since >= self._least_steps(step.mode_step))
+
+    def _least_steps(self, num_steps: int) -> float:  # noqa: ARG002
+        """Return the steps that a fault must last after this many training steps."""
+        return self.steps_apart * (self.patience - 1)
 
     def _repeated(self, series: NumberSeries) -> Finding | None:
         """Return the finding of a curve if its previous numbers also had one."""

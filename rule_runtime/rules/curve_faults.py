@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from rule_runtime.trial.tensor_rows import worst
 
 __all__ = ["GradientNormExplosion", "LossDiverging", "LossSpike", "OscillatingLoss"]
 
+_SHARE_OF_RUN: Final = 0.25
+"""Share of the steps so far that a rise must last early in a run, where saved steps are dense."""
 _Percent = Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")]
 
 
@@ -48,10 +50,12 @@ class LossDiverging(_LossRule):
     How it decides:
         The rule fires if one of these holds at `patience` saved steps in a row:
         * The latest 30 losses are all higher than the first one by `rise_percent`.
-        * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
+        * The latest 8 are all higher than the best level by `rise_percent`, and neither they nor
+          the last 4 of them fall.
 
         Either rise must be four times the scatter, and more than chance for batches with few rows.
-        Of several losses, all must diverge.
+        The `patience` steps must be 5 steps apart, and at least span a quarter of a short run. Of
+        several losses, all must diverge.
 
     Parameters:
         patience: Saved steps in a row.
@@ -68,7 +72,11 @@ class LossDiverging(_LossRule):
 
     measure = "loss_rise_percent"
     fatal_measures = (measure,)
+    steps_apart = 5  # the first saved steps are dense
     _window = (LEVEL, WINDOW)
+
+    def _least_steps(self, num_steps: int) -> float:
+        return min(super()._least_steps(num_steps), _SHARE_OF_RUN * num_steps)
 
     def _detect(self, series: NumberSeries) -> Finding | None:
         found = divergence(series.first, series.whole, self.rise_percent / 100, series.rows)

@@ -230,6 +230,32 @@ def test_losses_of_single_rows_scatter(rows: int, *, fires: bool) -> None:
     assert bool(found_at(SWINGS, trial)) is fires
 
 
+WOBBLE = (
+    # at steps 0 to 10, at every second one to 50, and at every tenth
+    *(2.89, 2.87, 2.82, 2.78, 2.74, 2.71, 2.78, 2.76, 2.75, 2.64, 2.52),
+    *(2.49, 2.64, 2.45, 2.31, 2.48, 2.71, 2.55, 2.71, 2.83, 3.19, 3.58, 3.30, 4.15, 4.02, 4.87),
+    *(4.62, 5.05, 4.98),
+)
+
+
+@table(
+    "losses, first",
+    {
+        "it falls again": ((*WOBBLE, 4.66, 4.15, 3.08, 2.48, 2.01, 1.60), None),
+        "it rises on": ((*WOBBLE, 5.21, 5.66, 5.90, 6.48, 6.01, 6.60), 60),
+        "it stays": ((*WOBBLE, *[4.9, 5.1] * 3), 60),
+    },
+)
+def test_a_rise_among_the_dense_first_steps_must_last(
+    losses: Sequence[float], first: int | None
+) -> None:
+    trial, steps = TrialBuilder(), [*range(10), *range(10, 50, 2), *range(50, 200, 10)]
+    for step, loss in zip(steps, losses, strict=False):
+        trial.step(step, {LOSS: np.float64(loss)}, mode_step=step)
+    found = found_at(DIVERGING, trial)
+    assert (found[0] if found else None) == first
+
+
 def several(**losses: Iterable[float]) -> TrialBuilder:
     """Return a run of some losses, by name."""
     trial = TrialBuilder()
