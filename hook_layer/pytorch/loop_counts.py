@@ -223,7 +223,7 @@ class GradientNorms:
     def __init__(self) -> None:
         # By id: optimizers of scripts may not be hashable.
         self._known: dict[int, _Gradients] = {}
-        self._are_written = False
+        self._are_written = self._are_cleared = False
         self._norms: tuple[Tensor, Tensor] | None = None
 
     def begin_step(self) -> None:
@@ -248,6 +248,7 @@ class GradientNorms:
         """
         of = self._known.setdefault(id(optimizer), _Gradients(ref(optimizer)))
         gradients = [*dense_gradients(optimizer)] if of.versions else []
+        self._are_cleared |= bool(of.versions) and not gradients
         if not gradients:
             return
         self._are_written |= versions_of(gradients) != of.versions
@@ -258,14 +259,18 @@ class GradientNorms:
     def facts(self) -> dict[str, Tensor]:
         """Return the norms of the newest optimizer step in a saved step, once, unscaled.
 
+        `gradients_cleared` is 1 if the gradients of the backward pass were set to None before.
+
         A step of which nothing else is awaited may be complete before its optimizer steps. Then the
         next one has its norms.
         """
-        norms, self._norms = self._norms, None
-        names = ("gradient_norm", "gradient_norm_at_step")
-        return {
-            f"optimizer_steps/{name}": norm for name, norm in zip(names, norms or (), strict=False)
-        }
+        found = dict(
+            zip(("gradient_norm", "gradient_norm_at_step"), self._norms or (), strict=False)
+        )
+        if self._are_cleared:
+            found["gradients_cleared"] = torch.ones(())
+        self._norms, self._are_cleared = None, False
+        return {f"optimizer_steps/{name}": value for name, value in found.items()}
 
 
 def _norm(gradients: list[Tensor]) -> Tensor:

@@ -172,6 +172,13 @@ CAUSES: Final = (
         (*_WRONG_SCALE, *_NO_UPDATE),
     ),
     Cause(
+        "gradients_cleared_too_early",
+        "Gradients are cleared before the optimizer steps",
+        ("IneffectiveSteps.gradients_cleared",),
+        ("DeadOptimizer", "TrainingLoop", *_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE),
+        line_of="optimizer",
+    ),
+    Cause(
         "no_optimizer_step",
         "No weight changes",
         (

@@ -164,6 +164,7 @@ MEASURES: Final[dict[str, Measure]] = {
         for name, which in (
             ("skipped", "that were skipped"),
             ("without_gradient", "without a gradient"),
+            ("gradients_cleared", "without a gradient"),
             ("of_other_parameters", "of other parameters"),
         )
     },

@@ -39,6 +39,11 @@ _CAUSES: Final = {
         "Create the optimizer from model.parameters() after the last change of the model, and "
         "again wherever the model is loaded or created again.",
     ),
+    "gradients_cleared": Mistake(
+        "gradients are cleared before the optimizer steps, for {:,.0f} steps, and no weight "
+        "changes",
+        "Call zero_grad() after step() or before backward(), not between them.",
+    ),
     "without_gradient": Mistake(
         "no parameter of the optimizer gets a gradient, for {:,.0f} steps, and no weight changes",
         "Call backward() on a loss that is computed from the model's outputs without detach(), "
@@ -51,7 +56,7 @@ _CAUSES: Final = {
         "features vary and are not missing.",
     ),
 }
-"""Finding and remedy by name of the count."""
+"""Finding and remedy by measure."""
 
 
 class IneffectiveSteps(Rule):
@@ -62,7 +67,7 @@ class IneffectiveSteps(Rule):
         * `patience` steps in a row that the loss scaler skipped while the loss scale is below 1, or
           twice as many at any scale;
         * `patience` steps in a row without a gradient or without a parameter of the model, if no
-          saved weight changes;
+          saved weight changes; gradients that were cleared before the step have their own finding;
         * boosted trees of which none has a split, from the fifth tree on.
 
     Parameters:
@@ -77,7 +82,7 @@ class IneffectiveSteps(Rule):
 
     collections = saved_every(10, "optimizer_steps", "weights")
     only_training = "there are no optimizer steps in mode {}"
-    fatal_measures = ("skipped", "of_other_parameters", "without_gradient")
+    fatal_measures = ("skipped", "of_other_parameters", "gradients_cleared", "without_gradient")
 
     def needs(self) -> Needs:
         """Return `patience` steps, and saved steps without a change."""
@@ -96,15 +101,17 @@ class IneffectiveSteps(Rule):
             if num_trees:
                 raise NotEnough(_SPLITLESS, "tree", int(num_trees), "none has a split so far")
             return Passed(has_decided=num_trees is not None)
-        value, (message, remedy) = largest_count(step, cause) or 0.0, _CAUSES[cause]
-        text = f"optimizer_steps/{cause}: {message.format(value)}"
+        message, remedy = _CAUSES[cause]
+        count = "without_gradient" if cause == "gradients_cleared" else cause
+        value = largest_count(step, count) or 0.0
+        text = f"optimizer_steps/{count}: {message.format(value)}"
         stop = stopped_by(step) if cause == "without_gradient" else None
         text += f"; gradients are stopped by {stop}" if stop else ""
         found = IssueFound(text, measure=cause, value=value, threshold=limit, remedy=remedy)
         return IssueFound(replace(found.evidence, stopped_by=stop))
 
     def _cause(self, step: StepView, memory: Memory) -> tuple[str | None, int]:
-        """Return the count that explains why steps have no effect, None without any; its limit."""
+        """Return why steps have no effect, None without a reason, and the limit of its count."""
         counts = {name: largest_count(step, name) or 0.0 for name in (*_CAUSES, "loss_scale")}
         is_low = 0 < counts["loss_scale"] < 1  # a lower one only makes gradients smaller
         limit = (1 if is_low else 2) * self.patience
@@ -118,4 +125,6 @@ class IneffectiveSteps(Rule):
         is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED
         name = "of_other_parameters" if counts["of_other_parameters"] else "without_gradient"
         is_cause = is_unchanged and counts[name] >= self.patience
+        if name == "without_gradient" and counts["gradients_cleared"]:
+            name = "gradients_cleared"
         return (name if is_cause else None), self.patience

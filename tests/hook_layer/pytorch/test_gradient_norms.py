@@ -102,3 +102,26 @@ def test_norms_do_not_contain_the_scale(
 
 def test_norms_are_saved_if_nothing_else_is_awaited(trial: WrittenTrial) -> None:
     assert len(train(trial, zeroed, scales=False, also=())) >= 1
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_gradients_that_are_cleared_before_the_step(trial: WrittenTrial, *, clears: bool) -> None:
+    net = nn.Linear(6, 1)
+    optimizer = SGD(net.parameters(), lr=1e-3)
+    hook = smd.Hook(
+        trial.uri,
+        save_config=smd.SaveConfig(save_interval=2),
+        include_collections=["optimizer_steps", "gradients"],
+    )
+    hook.register_module(net)
+    for _ in range(8):
+        if not clears:
+            optimizer.zero_grad()
+        net(torch.ones(4, 6)).square().mean().backward()
+        if clears:
+            optimizer.zero_grad()
+        optimizer.step()
+    hook.close()
+    assert hook.report().errors == {}
+    for step in (2, 4, 6):
+        assert ("optimizer_steps/gradients_cleared" in trial.names(step)) is clears

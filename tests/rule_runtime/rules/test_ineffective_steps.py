@@ -53,6 +53,14 @@ def test_steps_without_gradients_are_found_once_no_weight_changes() -> None:
     assert not found_at(IneffectiveSteps(), moving)
 
 
+def test_gradients_that_are_cleared_before_the_step_are_named_as_the_cause() -> None:
+    counts = {"skipped": 0, "without_gradient": 30, "gradients_cleared": 1}
+    evidence = evidence_of(run_of(lambda _: counts).outcomes(IneffectiveSteps())[2])
+    assert (evidence.measure, evidence.value) == ("gradients_cleared", 30)
+    assert "gradients are cleared before the optimizer steps, for 30 steps" in evidence.sentence
+    assert not found_at(IneffectiveSteps(), run_of(lambda _: counts, weight=float))
+
+
 def test_names_what_stops_most_gradients() -> None:
     trial = run_of(lambda step: {"skipped": 0, "without_gradient": step + 1})
     write_gradient_stops(trial, {"`detach`": ("Net_a.bias",), "`argmax`": ("Net_a", "Net_b")})
