@@ -64,7 +64,8 @@ class DueParameters:
         key = (prefix, *self._collector.due_key)
         due = known.due.get(key)
         if due is None:
-            named = {prefix + n: p for n, p in self._registered.named_parameters(model)}
+            named = known.named(self._registered.named_parameters(model))
+            named = {prefix + n: p for n, p in named.items()}
             due = self._due(named, is_of_gradients=bool(prefix))
             if all(type(parameter) in WHOLE for parameter in named.values()):
                 known.due[key] = due
@@ -103,6 +104,8 @@ class _Model:
         self.is_checked = True
         # The dicts, not the modules, so that nothing here keeps the model alive.
         self._parts = [(part._parameters, part._modules) for part in model.modules()]  # noqa: SLF001
+        self._named: dict[str, nn.Parameter] = {}
+        self._state: list[tuple[int | bool, ...]] = []
         self._state = self._current_state()
 
     def is_current(self) -> bool:
@@ -111,11 +114,24 @@ class _Model:
             self.is_checked = self._state == self._current_state()
         return self.is_checked
 
+    def named(self, current: Iterable[tuple[str, Tensor]]) -> Mapping[str, nn.Parameter]:
+        """Return the current parameters by name, but the known ones while a call swaps in others.
+
+        `torch.func.functional_call` swaps in tensors that are no parameters.
+        """
+        found = dict(current)
+        parameters = {name: p for name, p in found.items() if isinstance(p, nn.Parameter)}
+        if len(parameters) == len(found):
+            self._named = parameters
+        return self._named
+
     def _current_state(self) -> list[tuple[int | bool, ...]]:
         state: list[tuple[int | bool, ...]] = []
         for parameters, modules in self._parts:
             state.append(tuple(map(id, modules.values())))
             own: list[Tensor] = [p for p in parameters.values() if p is not None]
+            if not all(isinstance(p, nn.Parameter) for p in own):
+                return self._state  # a call swaps in others
             state += [tuple(map(id, own)), tuple([p.requires_grad for p in own])]
         return state
 
@@ -141,8 +157,8 @@ class GradientReader:
 
     @property
     def all_announced(self) -> bool:
-        """Whether backward passes have produced the gradients of all watched parameters."""
-        return len(self._announced) >= len(self._watched)
+        """Whether parameters are watched, and backward passes have produced all their gradients."""
+        return 0 < len(self._watched) <= len(self._announced)
 
     @property
     def have_arrived(self) -> bool:

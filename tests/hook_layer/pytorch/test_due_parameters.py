@@ -6,12 +6,16 @@ import gc
 import weakref
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
+import hook_layer.pytorch as smd
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.parameters import DueParameters
+from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.pytorch.recording_sink import RecordingSink
 
 
@@ -66,6 +70,28 @@ def test_a_change_is_seen(change: Callable[[nn.Module], object], names: list[str
     model.names()
     change(model.net)
     assert model.names() == names or (names is None and len(model.names()) == 6)
+
+
+def test_tensors_that_a_call_swaps_in_are_no_weights(trial: WrittenTrial) -> None:
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    save = smd.SaveConfig(save_interval=1)
+    collections = ["weights", "gradients", "losses"]
+    hook = smd.Hook(trial.uri, save_config=save, include_collections=collections)
+    hook.register_module(net)
+    weights = []
+    for _ in range(3):
+        weights.append(net.weight.detach().clone())
+        others = {name: 2 * parameter for name, parameter in net.named_parameters()}
+        functional_call(net, others, (torch.ones(1, 2),)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    hook.close()
+    assert "Linear_weight" not in trial.names(0)  # its parameters are not known yet
+    for step in (1, 2):
+        values = trial.values(step)
+        np.testing.assert_array_equal(values["Linear_weight"], weights[step])
+        np.testing.assert_array_equal(values["gradient/Linear_weight"], np.full((2, 2), 2.0))
 
 
 def test_the_model_is_not_kept() -> None:
