@@ -109,6 +109,8 @@ def is_opposite(history: list[list[float]], loss: float, correlation: float) -> 
 
 def negated(loss: float, standard: Mapping[str, float]) -> tuple[str, float] | None:
     """Return the usual loss that a loss is the opposite of, as `minus X` or `1 - X`, and X."""
+    if any(math.isclose(loss, value, rel_tol=TOLERANCE) for value in standard.values()):
+        return None
     for name, value in standard.items():
         if value > _ROUNDING and math.isclose(loss, -value, rel_tol=TOLERANCE):
             return f"minus {name}", value
