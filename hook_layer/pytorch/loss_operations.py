@@ -48,7 +48,7 @@ _DIFFERENCES: Final = _ids_of(
     *(torch.sub, torch.subtract, torch.rsub, Tensor.sub, Tensor.subtract),
     *(Tensor.__sub__, Tensor.__rsub__, Tensor.sub_, Tensor.__isub__),
     *(getattr(F, name) for name in dir(F) if name.endswith(("_loss", "cross_entropy"))),
-    *(F.binary_cross_entropy_with_logits, F.cosine_similarity),
+    F.binary_cross_entropy_with_logits,
 )
 _MAY_COMPARE: Final = _ids_of(
     *(torch.mul, torch.multiply, Tensor.mul, Tensor.multiply, Tensor.__mul__, Tensor.__rmul__),

@@ -41,12 +41,10 @@ def standard_losses(compared: Compared) -> dict[str, Tensor]:
 def _standard(outputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
     if targets.shape == outputs.shape:
         # Not by torch's loss functions: the hook listens to those.
-        targets = targets.float()
-        errors = outputs - targets
+        errors = outputs - targets.float()
         yield "MSELoss", errors.square().mean()
         yield "L1Loss", errors.abs().mean()
-        yield "CosineEmbeddingLoss", 1 - F.cosine_similarity(outputs, targets, dim=-1).mean()
-        shares = targets.clamp(0, 1)
+        shares = targets.float().clamp(0, 1)
         right = outputs.clamp(0, 1).log().clamp(min=_LEAST_LOGARITHM)
         wrong = (1 - outputs.clamp(0, 1)).log().clamp(min=_LEAST_LOGARITHM)
         yield "BCELoss", -(shares * right + (1 - shares) * wrong).mean()

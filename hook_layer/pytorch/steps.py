@@ -277,26 +277,27 @@ def _unwrapped(optimizer: object) -> object:
 
 _AT_FIRST: Final = 4
 _LOST_AFTER: Final = 8
-"""Factor of the most passes before an optimizer's step after which the optimizers are lost."""
+"""Factor of the longest earlier step's passes after which the optimizers count as lost."""
 
 
 class FollowedSteps(StepBounds):
     """Decides where steps begin and end by the optimizers that train the models.
 
     A step begins with the first forward pass after the previous step. It is complete when all
-    optimizers of the previous step have stepped, or `_PATIENCE` times as many steps were made. So
-    optimizers may step several times, start later and disappear.
+    optimizers of the previous step have stepped, or one of them steps a second time. So optimizers
+    may alternate, start later and disappear.
 
     If only optimizers of other models stepped since a pass, such as those of an adversary, the next
-    pass begins the step anew. If no optimizer steps for `_LOST_AFTER` times the most passes before
-    one (4 at least), each pass is a step until one does: a script may update its parameters without
-    torch's optimizers.
+    pass begins the step anew. If no optimizer steps for `_LOST_AFTER` times the passes of the
+    longest step (4 at least), each pass is a step until one does: a script may update its
+    parameters without torch's optimizers.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._longest = _AT_FIRST
-        self._num_since = 0  # passes since an optimizer stepped
+        self._num_since = 0  # passes since an optimizer completed a step
+        self._stepped_at: dict[int, int] = {}  # number of passes by optimizer, in the open step
         self._were_for_others = False
         self.by_optimizer = True  # until the optimizers are lost
 
@@ -318,7 +319,7 @@ class FollowedSteps(StepBounds):
         if role is Pass.OUTSIDE_STEPS or mode in WITHOUT_TRAINING:
             return role
         were_for_others, self._were_for_others = self._were_for_others, False
-        if were_for_others and self.is_open and self.by_optimizer and not self._stepped:
+        if were_for_others and self.is_open and self.by_optimizer and not self._stepped_at:
             self._num_since = 1
             return Pass.BEGINS_ANEW
         self._num_since += 1
@@ -328,6 +329,11 @@ class FollowedSteps(StepBounds):
     def expect(self, optimizers: Iterable[Optimizer]) -> None:
         """Let the first step be complete when all of these have stepped."""
         self._stepped_before.update((id(optimizer), ref(optimizer)) for optimizer in optimizers)
+
+    def step_begins(self) -> None:
+        """Note that a step began."""
+        super().step_begins()
+        self._stepped_at.clear()
 
     def optimizer_steps(self, optimizer: Optimizer) -> None:  # noqa: ARG002
         """Note that an optimizer is about to step: the previous pass was for training."""
@@ -339,19 +345,19 @@ class FollowedSteps(StepBounds):
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
         """Note a step of an optimizer of our parameters; return whether it ends the step."""
-        self._stepped[id(optimizer)] = ref(optimizer)
+        key = id(optimizer)
+        self._stepped[key] = ref(optimizer)
         self._were_for_others = False
         if self.by_optimizer and not self.is_open:
             return False
-        if self._num_since:  # otherwise, a scaler reports the same step again
-            self._num_optimizer_steps += 1
-            self._longest = max(self._longest, self._num_since)
-            self._num_since = 0
-        is_patient = self._num_optimizer_steps < _PATIENCE * len(self._stepped_before)
-        is_complete = not (is_patient and self.by_optimizer)
+        is_again = self._stepped_at.get(key, self._num_since) < self._num_since
+        self._stepped_at[key] = self._num_since
+        is_complete = is_again or not self.by_optimizer
         if not is_complete and len(self._stepped) >= len(self._stepped_before):
             is_complete = self._have_all_stepped()
         if is_complete:
+            self._longest = max(self._longest, self._num_since)
+            self._num_since = 0
             self.by_optimizer, self.is_open = True, False
         return is_complete
 

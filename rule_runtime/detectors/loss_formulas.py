@@ -19,8 +19,6 @@ _Values = Iterator[tuple[str, float]]
 
 _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
-_LEAST_OF_ONE: Final = 100 * TOLERANCE
-"""Least loss X for which a loss is 1 - X: that of a smaller X is hardly less than a constant 1."""
 _MIN_STEPS: Final = 2
 """Minimum saved steps at which a formula must match; one match may be chance."""
 
@@ -107,16 +105,12 @@ def is_opposite(history: list[list[float]], loss: float, correlation: float) -> 
     return are_falling and max(correlations[-LEVEL:]) < 0
 
 
-def negated(loss: float, standard: Mapping[str, float]) -> tuple[str, float] | None:
-    """Return the usual loss that a loss is the opposite of, as `minus X` or `1 - X`, and X."""
-    if any(math.isclose(loss, value, rel_tol=TOLERANCE) for value in standard.values()):
-        return None
+def negated(loss: float, standard: Mapping[str, float]) -> str:
+    """Return the usual loss whose negative a loss is; "" if there is none."""
     for name, value in standard.items():
         if value > _ROUNDING and math.isclose(loss, -value, rel_tol=TOLERANCE):
-            return f"minus {name}", value
-        if value > _LEAST_OF_ONE and math.isclose(loss, 1 - value, rel_tol=TOLERANCE):
-            return f"1 - {name}", value
-    return None
+            return name
+    return ""
 
 
 def _is_near(value: float, loss: float, pair: LossPair) -> bool:

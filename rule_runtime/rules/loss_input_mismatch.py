@@ -141,10 +141,10 @@ def _wrong_formulas(
         yield (formula.name, loss.value, expected), formula.message, formula.remedy
     if not loss.standard or not is_alone:
         return
-    opposite = None if loss.formula else negated(loss.value, loss.standard)
-    if streak(state, is_bad=opposite is not None, name="negated") > 1 and opposite is not None:
-        message = f"is {opposite[0]}, so training makes the outputs worse"
-        yield ("sign", loss.value, opposite[1]), message, _OTHER_SIGN
+    name = negated(loss.value, loss.standard)
+    if streak(state, is_bad=bool(name), name="negated") > 1:
+        message = f"is minus {name}, so training makes the outputs worse"
+        yield ("sign", loss.value, -loss.value), message, _OTHER_SIGN
     are_shares = all(of and of.low >= 0 and of.high <= 1 for of in (loss.outputs, loss.targets))
     history = state.setdefault("directions", [])
     if are_shares and is_opposite(history, loss.value, loss.correlation):

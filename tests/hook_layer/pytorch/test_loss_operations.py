@@ -68,12 +68,6 @@ LOSSES: dict[str, tuple[Loss, Tensor, str]] = {
         SHARES,
         "BCEWithLogitsLoss",
     ),
-    "cosine": (
-        lambda o: (1 - F.cosine_similarity(o, SHARES)).mean(),
-        SHARES,
-        "CosineEmbeddingLoss",
-    ),
-    "similarity": (lambda o: F.cosine_similarity(o, SHARES).mean(), SHARES, ""),
     "Dice": (lambda o: Dice()(o.sigmoid(), SHARES), SHARES, ""),
     "divergence": (
         lambda o: (SHARES * (LOGARITHMS - F.log_softmax(o, 1))).sum(1).mean(),
