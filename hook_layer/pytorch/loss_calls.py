@@ -110,13 +110,15 @@ class Terms(NamedTuple):
 
     Attributes:
         places: Index of each call.
-        is_multiplied: Whether the script multiplies any of them.
+        is_multiplied: Whether the script multiplies any term.
+        has_factor: Whether it multiplies one of the calls, alone or in a sum.
         is_partial: Whether the sum has other terms.
         is_penalised: Whether some other terms, or all, are functions of a single weight each.
     """
 
     places: list[int]
     is_multiplied: bool = False
+    has_factor: bool = False
     is_partial: bool = False
     is_penalised: bool = False
 
@@ -136,22 +138,25 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
     """
     known = {id(node): place for place, node in enumerate(nodes)}
     places: dict[int, None] = {}
-    num_products, is_partial, is_penalised = -int(is_scaled), False, False
-    waiting = [loss.grad_fn]
+    num_products = -int(is_scaled)
+    has_factor = is_partial = is_penalised = False
+    waiting = [(loss.grad_fn, num_products)]
     for _ in range(_MOST_NODES):
         if not waiting:
-            return Terms([*places], num_products > 0, is_partial, is_penalised)
-        node = waiting.pop()
+            return Terms([*places], num_products > 0, has_factor, is_partial, is_penalised)
+        node, num_above = waiting.pop()
         place = known.get(id(node))
         if place is not None:
             places[place] = None
+            has_factor |= num_above > 0
             continue
         following = _linear(node)
         is_penalty = not following and _is_of_one_weight(node)
         is_penalised |= is_penalty
         is_partial |= not following and not is_penalty
-        num_products += node is not None and node.name() in _PRODUCTS
-        waiting += reversed(following)
+        is_product = node is not None and node.name() in _PRODUCTS
+        num_products += is_product
+        waiting += [(before, num_above + is_product) for before in reversed(following)]
     return Terms([])
 
 
@@ -192,7 +197,7 @@ class LossCall:
         name: Name of the loss.
         inputs: Tensors that it compares, detached, by number; only if requested.
         value: Its value, detached.
-        has_others: Whether it is minimised together with other terms.
+        has_others: Whether other terms are added to it, and the script does not multiply it.
     """
 
     name: str
@@ -372,7 +377,7 @@ class FunctionalLosses:
         found, reduction = parts[0].loss, parts[0].manner.reduction
         is_average = reduction != "mean" and terms.is_multiplied and not terms.has_others
         if parts[0].is_number and not is_average:
-            return replace(found, has_others=terms.has_others)
+            return replace(found, has_others=terms.has_others and not terms.has_factor)
         self._trained_by = []
         return LossCall(UNNAMED, found.inputs, found.value)
 

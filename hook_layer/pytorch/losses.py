@@ -210,7 +210,8 @@ class LossTracer(Part):
         if call is not None and is_named:
             self._capture_named(call.name, call.inputs, call.value)
             if call.has_others:
-                total = self._tensors.numbered(f"{_MINIMISED}{call.name}_", unscaled)
+                at = self._tensors.count(f"{call.name}_output_") - 1
+                total = {f"{_MINIMISED}{call.name}_{at}": unscaled}
                 self._tensors.capture(total, member_of=(LOSS_INPUTS,))
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs

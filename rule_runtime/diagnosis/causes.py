@@ -98,13 +98,14 @@ CAUSES: Final = (
     ),
     Cause(
         "labels_of_one_class",
-        "All labels are of one class",
+        "All labels so far are of one class",
         ("LabelDegenerate.distinct_labels", "ClassImbalance.only_class"),
         (
             *("ClassImbalance", "SuspiciouslyGood", "IneffectiveSteps.without_split"),
             *(*_NOT_LEARNING, *_GENERALISATION),
         ),
-        "Check from which column the labels come, and how they become class numbers.",
+        "Check from which column the labels come, how they become class numbers, and whether rows "
+        "are shuffled.",
     ),
     Cause(
         "sorted_labels",

@@ -54,8 +54,8 @@ class LossDiverging(_LossRule):
           the last 4 of them fall.
 
         Either rise must be four times the scatter, and more than chance for batches with few rows.
-        The `patience` steps must be 5 steps apart, and at least span a quarter of a short run. Of
-        several losses, all must diverge.
+        They must span 5 steps for each after the first; early in a run, a quarter of the steps so
+        far is enough. Of several losses, all must diverge.
 
     Parameters:
         patience: Saved steps in a row.

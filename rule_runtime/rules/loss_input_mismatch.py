@@ -1,4 +1,4 @@
-"""LossInputMismatch: wrong loss formulas, outweighed losses, and distances to class numbers."""
+"""LossInputMismatch: wrong loss formulas, and distances to class numbers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rule_runtime.engine.needs import saved_steps_of_patience
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.baseline import constant_loss, targets_of
 from rule_runtime.facts.class_labels import ClassTallies, class_labels
 from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.losses import INPUT_VALUES, RELATIVE_ERROR, Input, Loss, Losses, described
@@ -30,10 +31,8 @@ _OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 """Metrics of XGBoost that are distances."""
 _LEAST_SHARE: Final = 0.1
 """Share of the minimised sum below which other terms outweigh a loss."""
-_FALLEN: Final = 0.8
-"""Share of its first values below which a loss falls: the model learns its task all the same."""
-_COMPARED: Final = 10
-"""Number of its first and of its latest values in saved steps whose means are compared."""
+_OUTWEIGHED_STEPS: Final = 20
+"""Saved steps in a row at which it is that small, and no better than half a constant output."""
 _LESS_PENALTY: Final = (
     "Lower the weight of the other terms, or reduce all terms in the same way: a sum over elements "
     "outweighs a mean."
@@ -49,16 +48,17 @@ _NO_DISTANCE: Final = re.compile(
 
 
 class LossInputMismatch(Rule):
-    """Detects wrong loss formulas, outweighed losses, and distance losses for class numbers.
+    """Detects wrong loss formulas, and distance losses for class numbers.
 
     How it decides:
         The rule reports:
         * a loss that equals a wrong formula, such as the mean over all pairs;
         * a loss of the script's own that has the wrong sign;
-        * a loss that is less than a tenth of the minimised sum at 20 saved steps in a row and does
-          not fall: other terms, such as a penalty, outweigh it;
         * a distance, such as MSELoss, between one output and the numbers of 3 to 32 classes, at
           `patience` saved training steps in a row.
+
+        A loss function is advice if it is less than a tenth of the minimised sum for 20 saved steps
+        and hardly better than a constant output: a penalty outweighs it.
 
     Parameters:
         samples: Labels to count before they can be class numbers.
@@ -86,15 +86,15 @@ class LossInputMismatch(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare losses with their outputs and targets.
 
-        Memory: The state of `ClassTallies`; `losses`: streaks, matching formulas, and first and
-        latest values of at most 32 losses.
+        Memory: The state of `ClassTallies`; `losses`: streaks and matching formulas of at most 32
+        losses.
         """
         losses = step.fact(Losses)
         if not losses.losses:
             raise missing_loss(step)
         classes = _distances_to_classes(step, memory, self.labels_regex, self.samples)
         states = memory.setdefault("losses", {})
-        is_judged, found = bool(classes), []
+        is_judged, found, advice = bool(classes), [], ""
         for loss in losses.losses:
             if loss.key not in states and len(states) >= MAX_SERIES:
                 continue
@@ -110,14 +110,14 @@ class LossInputMismatch(Rule):
             values = losses.values(loss)
             is_judged |= values is not None or bool(loss.standard)
             is_alone = losses.rows.workers.count(loss.worker) == 1
-            wrong = [*_wrong_formulas(loss, values, state, is_alone=is_alone)]
-            wrong += _outweighed(loss, state)
+            wrong = _wrong_formulas(loss, values, state, is_alone=is_alone)
             found += [finding(self, step, row, of, text, remedy=how) for of, text, how in wrong]
+            advice = advice or _outweighed(step, loss, state)
         if not is_judged and not found:
             names = step.tensors(collections=("loss_inputs", "labels", "input_values")).names
             reason = "no values of outputs and targets were saved"
             raise Missing(reason, step.how_to_save(names, advice_of(step).loss_inputs))
-        return found[0] if found else Passed()
+        return found[0] if found else Passed(advice)
 
 
 def _wrong_formulas(
@@ -152,19 +152,16 @@ def _wrong_formulas(
         yield ("correlation", loss.correlation, 0.0), message, _OTHER_SIGN
 
 
-def _outweighed(loss: Loss, state: dict[str, Any]) -> Iterator[tuple[Measured, str, str]]:
-    """Yield measure, finding and remedy if other terms of the minimised sum outweigh a loss."""
-    if not (loss.value > 0 and math.isfinite(loss.minimised)):
-        return
-    values, share = state.setdefault("values", []), loss.value / loss.minimised
-    del values[_COMPARED : len(values) - _COMPARED + 1]
-    values.append(loss.value)
-    is_falling = sum(values[_COMPARED:]) < _FALLEN * sum(values[:_COMPARED])
-    num_outweighed = streak(state, is_bad=0 < share < _LEAST_SHARE, name="outweighed")
-    if num_outweighed >= 2 * _COMPARED and not is_falling:
-        numbers = f"is {loss.value:.2g} of the {loss.minimised:.3g} that is minimised"
-        message = f"{numbers}, and does not fall: other terms outweigh it"
-        yield ("share", share, _LEAST_SHARE), message, _LESS_PENALTY
+def _outweighed(step: StepView, loss: Loss, state: dict[str, Any]) -> str:
+    """Return advice if other terms outweigh a loss that learns little, else ""."""
+    targets = targets_of(step, loss.name, loss.worker, loss.value)
+    constant = constant_loss(loss.name, targets) if targets else 0.0
+    is_bad = 0 < loss.value < _LEAST_SHARE * loss.minimised and loss.value > constant / 2 > 0
+    if streak(state, is_bad=is_bad, name="outweighed") < _OUTWEIGHED_STEPS:
+        return ""
+    numbers = f"is {loss.value:.2g} of the {loss.minimised:.3g} that is minimised"
+    what = f"a constant output has {constant:.2g}, so other terms outweigh it"
+    return f"{loss.name}: {numbers}, and {what}. {_LESS_PENALTY}"
 
 
 def _distances_to_classes(

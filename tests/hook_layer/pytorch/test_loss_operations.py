@@ -423,3 +423,20 @@ def test_the_only_comparison_with_data_may_be_any_part_of_a_sum(
     for step in (1, 3):
         assert (named <= set(trial.names(step))) is is_named
         assert ("Loss_output_0" in trial.names(step)) is not is_named
+
+
+def test_no_sum_of_a_loss_that_is_multiplied_with_its_penalty(trial: WrittenTrial) -> None:
+    assert_trains_as_plain(
+        trial, lambda o: 64 * (F.mse_loss(o[:, 0], NUMBERS) + 1e-4 * o.exp().mean())
+    )
+    assert not [name for name in trial.names(3) if name.startswith("Loss_minimised")]
+
+
+def test_the_sum_has_the_number_of_its_loss(trial: WrittenTrial) -> None:
+    def losses(o: Tensor) -> Tensor:
+        F.mse_loss(o[:, 0], NUMBERS).backward(retain_graph=True)
+        return F.mse_loss(o[:, 0], NUMBERS) + 0.1 * o.exp().mean()
+
+    assert_trains_as_plain(trial, losses)
+    sums = {name for name in trial.names(3) if name.startswith("Loss_minimised")}
+    assert sums == {"Loss_minimised/MSELoss_1"}

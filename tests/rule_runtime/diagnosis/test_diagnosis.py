@@ -120,7 +120,9 @@ def test_of_two_causes_that_explain_as_much_the_earlier_one_is_first() -> None:
     found = diagnosed(late, early)
     assert causes(found) == ["trees_without_splits", "labels_of_one_class"]
     assert found.others == (late,)
-    assert found.alternative.startswith("If that does not help: all labels are of one class. ")
+    assert found.alternative.startswith(
+        "If that does not help: all labels so far are of one class. "
+    )
 
 
 def test_a_cause_stays_until_another_explains_more() -> None:
