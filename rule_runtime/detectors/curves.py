@@ -48,6 +48,8 @@ _CLEAR: Final = 4.0
 """Minimum rise of a level, in standard deviations of the scatter."""
 _FALLEN: Final = 0.5
 """Share of the start level below which a series has fallen, even if it swings."""
+_TURNED: Final = 0.25
+"""Share of a rise by which its last numbers fall again, not by chance."""
 _LEAST_MARGIN: Final = 0.02
 """Minimum share by which a loss must be better than the baseline."""
 _ERROR_OF_ROW: Final = 0.4
@@ -150,8 +152,8 @@ def divergence(
       must exceed the scatter of logarithms, because losses scatter in proportion to their size. A
       loss that jumps in the first steps scatters while it falls again, so only the rise counts.
     * Above its lowest level: the latest 8 numbers are all higher than the lowest 10 consecutive
-      ones, by the share of the start level. The rise must exceed the scatter. Neither the numbers
-      nor the last half of them may fall again.
+      ones, by the share of the start level. The rise must exceed the scatter. The numbers must not
+      fall again, nor the last half of them by a quarter of the rise.
 
     Either rise must exceed what a batch with so few rows may have by chance. `first` are the first
     5 numbers [N], and `numbers` these and the latest 30 [N].
@@ -174,7 +176,7 @@ def _above_first(first: _Series, latest: _Series, share: float, rows: float) -> 
 
 def _above_lowest(first: _Series, latest: _Series, share: float, rows: float) -> Rise | None:
     high, earlier = latest[-_NUM_HIGH:], latest[:-_NUM_HIGH]
-    if len(earlier) < LEVEL or is_falling(high) or is_falling(high[_NUM_HIGH // 2 :]):
+    if len(earlier) < LEVEL or is_falling(high):
         return None
     levels = np.lib.stride_tricks.sliding_window_view(earlier, LEVEL)
     low = levels[int(np.argmin(levels.max(axis=1)))]
@@ -182,7 +184,10 @@ def _above_lowest(first: _Series, latest: _Series, share: float, rows: float) ->
     start = float(max(first[0], np.median(first)))
     by_chance = before * (factor_of_chance(rows * _NUM_HIGH) - 1)
     limit = before + max(share * start, _CLEAR * noise(latest), by_chance)
-    return Rise(before, now, limit, start) if high.min() > low.max() and now > limit else None
+    half = high[_NUM_HIGH // 2 :]
+    has_turned = is_falling(half) and half[0] - half[-1] > _TURNED * (now - before)
+    is_high = high.min() > low.max() and now > limit and not has_turned
+    return Rise(before, now, limit, start) if is_high else None
 
 
 def oscillation(first: _Series, latest: _Series, rows: float = math.nan) -> float:

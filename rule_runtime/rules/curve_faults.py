@@ -50,8 +50,7 @@ class LossDiverging(_LossRule):
     How it decides:
         The rule fires if one of these holds at `patience` saved steps in a row:
         * The latest 30 losses are all higher than the first one by `rise_percent`.
-        * The latest 8 are all higher than the best level by `rise_percent`, and neither they nor
-          the last 4 of them fall.
+        * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
 
         Either rise must be four times the scatter, and more than chance for batches with few rows.
         They must span 5 steps for each after the first; early in a run, a quarter of the steps so
