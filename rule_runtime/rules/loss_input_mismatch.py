@@ -154,6 +154,8 @@ def _wrong_formulas(
 
 def _outweighed(step: StepView, loss: Loss, state: dict[str, Any]) -> str:
     """Return advice if other terms outweigh a loss that learns little, else ""."""
+    if math.isnan(loss.minimised):
+        return ""
     targets = targets_of(step, loss.name, loss.worker, loss.value)
     constant = constant_loss(loss.name, targets) if targets else 0.0
     is_bad = 0 < loss.value < _LEAST_SHARE * loss.minimised and loss.value > constant / 2 > 0
