@@ -105,7 +105,8 @@ class CurveRule(Rule):
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the numbers of a step to the curves, and evaluate these.
 
-        Memory: `history`, the first and latest numbers of at most 32 curves; `rows` of a batch.
+        Memory: `history`, the first and latest numbers of at most 32 curves; `rows` of a batch;
+        `steps`, the latest ones.
 
         Raises:
             NotEnough: No curve is long enough.
@@ -114,6 +115,8 @@ class CurveRule(Rule):
         if memory.get("latest") == step.mode_step // self.spacing:
             return NotApplicable(f"only one of {self.spacing} steps is evaluated")
         memory["latest"] = step.mode_step // self.spacing
+        if self.steps_apart:
+            memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
         added = history.add(points.values)
         counts = {names: history.of(names).count for names in history.names}
         most, fewest = max(counts.values(), default=0), self._window[0]
@@ -148,14 +151,12 @@ class CurveRule(Rule):
     def _have_lasted(self, step: StepView, memory: Memory, is_found: bool) -> bool:
         """Return whether findings in a row are as many steps apart as required.
 
-        Memory: `steps`: the latest steps; `since`: step of the first of consecutive findings.
+        Memory: `since`, the first of the saved steps in a row that are faulty.
         """
-        steps = memory["steps"] = [*memory.get("steps", []), step.mode_step][-self.patience :]
         if not is_found:
             memory.pop("since", None)
             return False
-        # A memory of an earlier version has fewer steps.
-        since = memory.setdefault("since", steps[0] if len(steps) == self.patience else 0)
+        since = memory.setdefault("since", memory["steps"][0])
         return bool(step.mode_step - since >= self._least_steps(step.mode_step))
 
     def _least_steps(self, num_steps: int) -> float:  # noqa: ARG002

@@ -4,6 +4,7 @@ GradientNormExplosion find a fault.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -88,15 +89,21 @@ class TestGradientNormExplosionContract(RuleContract):
             yield saved._replace(tensors={**saved.tensors, **scaled})
 
 
-def run_of_norms(norms: Iterable[float]) -> TrialBuilder:
+def run_of_norms(norms: Iterable[float], start: int = 0, interval: int = 5) -> TrialBuilder:
     trial = TrialBuilder()
-    for at, norm in enumerate(norms):
+    for step, norm in zip(itertools.count(start, interval), norms):
         tensors = {
             "gradient/Net_a.weight": [0.6 * norm, 0.0],
             "gradient/Net_b.weight": [0.0, 0.8 * norm],
         }
-        trial.step(5 * at, tensors, mode_step=5 * at)
+        trial.step(step, tensors, mode_step=step)
     return trial
+
+
+@pytest.mark.parametrize("start", [0, 5000])
+def test_two_large_batches_at_the_first_steps_are_no_explosion(start: int) -> None:
+    norms = [1.0] * 5 + [30.0] * 2 + [1.0] * 20
+    assert not found_at(NORM, run_of_norms(norms, start, interval=1))
 
 
 def run_of(rule: Rule, numbers: Sequence[float]) -> TrialBuilder:
