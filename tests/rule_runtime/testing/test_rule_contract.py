@@ -22,7 +22,7 @@ from rule_runtime.engine.outcome import (
     Passed,
 )
 from rule_runtime.engine.rule import Memory, Rule
-from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors
 from rule_runtime.trial.step_view import StepView
 
 COUNTER = itertools.count()
@@ -279,21 +279,38 @@ def test_says_so_without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tests_of_a_contract_share_the_runs_that_it_builds() -> None:
-    class Counted(RuleContract):
-        num_built = 0
+    built = []
 
+    class Counted(RuleContract):
         def make_rule(self) -> Rule:
             return Sound()
 
         def make_steps(self, worker: int) -> Iterable[SavedStep]:
-            self.num_built += 1  # on the contract itself, which may have what fixtures gave it
+            built.append(worker)
             return super().make_steps(worker)
 
-    contract = Counted()
-    for num_built in (5, 5):
+    for contract in (Counted(), Counted()):
         contract.test_is_quiet_on_a_healthy_run()
         contract.test_no_decision_comes_before_an_issue_could_be_found()
-        assert contract.num_built == num_built  # healthy by one and two workers, sick by two
+        assert len(built) == 5  # healthy by one and two workers, sick by two
+
+
+def test_each_parameter_of_a_fixture_has_runs_of_its_own() -> None:
+    class Parametrized(RuleContract):
+        is_sick = False
+
+        def make_rule(self) -> Rule:
+            return Sound()
+
+        def make_tensors(self, step: int, worker: int) -> Tensors:
+            tensors = super().make_tensors(step, worker)
+            return self.make_sick(dict(tensors)) if self.is_sick else tensors
+
+    Parametrized().test_is_quiet_on_a_healthy_run()
+    contract = Parametrized()
+    contract.is_sick = True  # as a fixture with a parameter does
+    with pytest.raises(AssertionError, match="finds an issue"):
+        contract.test_is_quiet_on_a_healthy_run()
 
 
 def test_what_is_left_to_the_author_is_reported() -> None:
