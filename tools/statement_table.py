@@ -37,7 +37,9 @@ WITH_SETTINGS: Final = ALWAYS | {
     "stepwatch:stop_platforms": ["batch", "ecs"],
     "stepwatch:tracing": True,
 }
-"""All settings that add statements."""
+"""Settings that add statements."""
+GROUPED: Final = {**WITH_SETTINGS, "stepwatch:evaluators": "grouped"}
+"""All of them; the one evaluator of built-in rules replaces those of single rules."""
 
 OWNERS: Final = {
     "RuleNonFinite": "an evaluator",
@@ -90,11 +92,15 @@ class Statement(NamedTuple):
 
 @cache
 def table() -> str:
-    """Return the statements in the order of the template, each with the policies that have it."""
+    """Return the statements in the order of the templates, each with the policies that have it."""
     always = statements(_template(ALWAYS))
     rows = ["| policy of | who | effect | actions | resources | condition | needs a setting |"]
     rows.append("|---" * 7 + "|")
-    for statement, holders in statements(_template(WITH_SETTINGS)).items():
+    with_settings = statements(_template(WITH_SETTINGS))
+    for statement, holders in statements(_template(GROUPED)).items():
+        others = with_settings.setdefault(statement, [])
+        others += [holder for holder in holders if holder not in others]
+    for statement, holders in with_settings.items():
         without = [holder for holder in holders if holder in always.get(statement, ())]
         only_with = [holder for holder in holders if holder not in without]
         for named, needs in ((without, "no"), (only_with, "yes")):
@@ -107,11 +113,11 @@ def statements(template: Mapping[str, Any]) -> dict[Statement, list[str]]:
     """Return the statements of a template, each with the holders of its policies."""
     found: dict[Statement, list[str]] = {}
     for logical_id, resource in template["Resources"].items():
-        for given in _statements_of(resource):
+        for statement in _statements_of(resource):
             owner, part = _named(_holder(logical_id, resource))
-            kind = "role" if "Principal" not in given else part
+            kind = "role" if "Principal" not in statement else part
             holder = f"{kind} of {owner}" if kind else owner
-            holders = found.setdefault(_in_words(given, owner, part), [])
+            holders = found.setdefault(_in_words(statement, owner, part), [])
             if holder not in holders:
                 holders.append(holder)
     return found
@@ -173,28 +179,28 @@ def _named(logical_id: str) -> tuple[str, str]:
     raise ValueError(f"{logical_id} is in a statement: add its words to OWNERS in {__file__}")
 
 
-def _in_words(given: Mapping[str, Any], owner: str, part: str) -> Statement:
-    principal, places = given.get("Principal"), _listed(given.get("Resource", "*"))
+def _in_words(statement: Mapping[str, Any], owner: str, part: str) -> Statement:
+    principal, resources = statement.get("Principal"), _listed(statement.get("Resource", "*"))
     here = (owner, part if principal is not None else "role")
-    on = {_shown(place, here) for place in places}
+    on = {_shown(resource, here) for resource in resources}
     conditions = [
         f"{operator} `{key}` {', '.join(_shown(value, here) for value in _listed(values))}"
-        for operator, keys in given.get("Condition", {}).items()
+        for operator, keys in statement.get("Condition", {}).items()
         for key, values in keys.items()
     ]
     return Statement(
         "itself" if principal is None else _principal(principal),
-        given["Effect"],
-        ", ".join(f"`{action}`" for action in _listed(given["Action"])),
-        "itself" if principal is not None and places == ["*"] else ", ".join(sorted(on)),
+        statement["Effect"],
+        ", ".join(f"`{action}`" for action in _listed(statement["Action"])),
+        "itself" if principal is not None and resources == ["*"] else ", ".join(sorted(on)),
         "; ".join(conditions) or "none",
     )
 
 
-def _principal(given: Any) -> str:
-    if given in ("*", {"AWS": "*"}):
+def _principal(principal: Any) -> str:
+    if principal in ("*", {"AWS": "*"}):
         return "everyone"
-    return ", ".join(_shown(who, ("", "")) for who in _listed(*given.values()))
+    return ", ".join(_shown(who, ("", "")) for who in _listed(*principal.values()))
 
 
 def _shown(value: Any, here: tuple[str, str]) -> str:
