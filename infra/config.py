@@ -149,6 +149,7 @@ class StepwatchConfig:
             batch size above 10.
         maximum_concurrency: Evaluations of one rule that may run at the same time.
         job_files_per_minute: Files of a job that a process of an evaluator evaluates as they come.
+            At once, 64 of 300 may come for a function of one rule, 16 for a function of several.
             Above it, steps are evaluated in batches every 30 s, and the verdict says so.
         worker_wait_s: Seconds that a step waits for a rank before it is evaluated without it.
         worker_wait_steps: Number of later steps that must also wait before a rank is given up.

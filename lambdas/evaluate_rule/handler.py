@@ -20,7 +20,12 @@ from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_evaluation import JobEvaluation
-from lambdas.evaluate_rule.job_limits import MAX_JOB_BYTES, JobLimits
+from lambdas.evaluate_rule.job_limits import (
+    BURST,
+    BURST_OF_ONE_RULE,
+    MAX_JOB_BYTES,
+    JobLimits,
+)
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.publication import Publication
@@ -78,7 +83,11 @@ def _service() -> EvaluateRuleService:
         ),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
         open_store=_store_opener(),
-        limits=JobLimits(settings.job_files_per_minute, MAX_JOB_BYTES),
+        limits=JobLimits(
+            settings.job_files_per_minute,
+            MAX_JOB_BYTES,
+            burst=BURST if name in (JOB_RULES, CUSTOM_RULES) else BURST_OF_ONE_RULE,
+        ),
         telemetry=telemetry,
     )
 

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.messages import TensorObject
 
-__all__ = ["BATCH_NOTE", "MAX_BATCH_S", "MAX_JOB_BYTES", "JobLimits", "TimeBudget"]
+__all__ = [
+    "BATCH_NOTE",
+    "BURST",
+    "BURST_OF_ONE_RULE",
+    "MAX_BATCH_S",
+    "MAX_JOB_BYTES",
+    "JobLimits",
+    "TimeBudget",
+]
 
 BATCH_NOTE: Final = "its files came faster than allowed: steps were evaluated in batches"
 MAX_BATCH_S: Final = 1.0
@@ -25,9 +33,11 @@ MAX_JOB_BYTES: Final = 256 << 20
 """Bytes of a job's index files that are evaluated as they come, in a minute: parsing them takes a
 process some twenty seconds."""
 _MINUTE_S: Final = 60.0
-_BURST: Final = 16 / 300
+BURST: Final = 16 / 300
 """Share of a minute's limit that may come at once: by default 16 files, a step of 16 ranks, which
-take two seconds. Other jobs wait that long when a job begins to write too much."""
+take 29 rules two seconds. Other jobs wait that long when a job begins to write too much."""
+BURST_OF_ONE_RULE: Final = 64 / 300
+"""The same for a function of one rule: by default 64 files, which take it less than a second."""
 _BATCH_EVERY_S: Final = 30.0
 """Minimum interval of batches in one process, seconds; they take a thirtieth of its time."""
 _MAX_FAILURES: Final = 5
@@ -75,7 +85,7 @@ class _Job:
     """What a job may still take, as a share of a minute's limit."""
 
     at: float
-    share: float = _BURST
+    share: float
     limited_until: float = 0.0
     batch_at: float = 0.0
     failures: int = 0
@@ -90,6 +100,7 @@ class JobLimits:
         max_bytes: Bytes of them, likewise.
         clock: Seconds, monotonic.
         jitter: Spreads the batches of several processes.
+        burst: Share of the limits that may come at once.
     """
 
     def __init__(
@@ -98,8 +109,9 @@ class JobLimits:
         max_bytes: int,
         clock: Callable[[], float] = time.monotonic,
         jitter: random.Random | None = None,
+        burst: float = BURST,
     ) -> None:
-        self._max_files, self._max_bytes = max_files, max_bytes
+        self._max_files, self._max_bytes, self._burst = max_files, max_bytes, burst
         self._clock = clock
         self._jitter = jitter or random.Random()  # noqa: S311 - only spreads load
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
@@ -115,11 +127,13 @@ class JobLimits:
         of_files = len(objects) / self._max_files
         of_bytes = sum(found.size for found in objects) / self._max_bytes
         taken = of_files + of_bytes
-        if job.share >= max(min(of_files, _BURST), of_bytes):  # a full batch may exceed a burst
+        if job.share >= max(
+            min(of_files, self._burst), of_bytes
+        ):  # a full batch may exceed a burst
             job.share = max(job.share - taken, -1)
             return objects
         # Dropped messages count, too: a job that goes on like this has batches only.
-        job.share = min(job.share, max(job.share - taken, -_BURST))
+        job.share = min(job.share, max(job.share - taken, -self._burst))
         job.limited_until = now + _MINUTE_S
         is_due = now >= job.batch_at
         if is_due:  # at different times in different processes
@@ -145,10 +159,10 @@ class JobLimits:
 
     def _job(self, root_uri: str) -> _Job:
         now = self._clock()
-        job = self._jobs.setdefault(root_uri, _Job(now))
+        job = self._jobs.setdefault(root_uri, _Job(now, self._burst))
         self._jobs.move_to_end(root_uri)
         if len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
-        job.share = min(job.share + (now - job.at) / _MINUTE_S, _BURST)
+        job.share = min(job.share + (now - job.at) / _MINUTE_S, self._burst)
         job.at = now
         return job
