@@ -144,8 +144,12 @@ class EvaluateRuleService:
         num_objects = len(job.objects)
         job.objects = list(self.limits.admit(job.root_uri, job.objects))
         job.is_limited = self.limits.is_exceeded(job.root_uri)
-        if num_objects > len(job.objects):
-            self.telemetry.count("FilesPutOff", num_objects - len(job.objects))
+        num_put_off = num_objects - len(job.objects)
+        if num_put_off:
+            self.telemetry.count("FilesPutOff", num_put_off)
+            self.telemetry.info(
+                "files put off", debug_output_uri=job.root_uri, num_files=num_put_off
+            )
 
     def _failure_of(self, job: JobEvent) -> Exception | None:
         """Evaluate a job; return the error, if any."""

@@ -74,7 +74,9 @@ def test_a_job_that_fails_again_and_again_waits() -> None:
 
 
 def test_files_that_were_put_off_are_evaluated_and_the_verdict_says_so(
-    memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any
+    memory_pipelines: Callable[..., MemoryPipeline],
+    trial_files: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     pipeline = memory_pipelines(job_files_per_minute=50)
     pipeline.store.put(JOB_FILE, trial_files.job_bytes(RUN))
@@ -86,6 +88,9 @@ def test_files_that_were_put_off_are_evaluated_and_the_verdict_says_so(
     for first in range(0, 40, 5):
         assert not service.evaluate(pipeline.records(keys[first : first + 5]), lambda: 60_000)
     assert 5 <= pipeline.state().counts.evaluated < 40
+    logged = [vars(each) for each in caplog.records if each.message == "files put off"]
+    assert {each["debug_output_uri"] for each in logged} == {"s3://tensors/mnist-7/debug-output/"}
+    assert sum(each["num_files"] for each in logged) > 20
     assert not service.evaluate(pipeline.records([END_MARKER]), lambda: 60_000)
     state = pipeline.state()
     assert (state.status, state.counts.evaluated) == (RuleStatus.ISSUES_FOUND, 40)
