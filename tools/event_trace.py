@@ -2,7 +2,7 @@
 
 `python -m tools.event_trace` calls the deployed function with AWS in moto, in a mode of
 `stepwatch:evaluators`. It prints the number of files, and of stays: how often control moves to
-another file. Its exit status is 1 above the limits. `-v` prints the way, too.
+another file. Its exit status is 1 above the limits. `-v` prints the calls, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lambdas.contracts import environment
 from lambdas.contracts.events import JOB_RULES
 from rule_runtime.testing.trial_builder import TrialBuilder
 
-__all__ = ["LIMITS", "main", "way"]
+__all__ = ["LIMITS", "main", "trace_calls"]
 
 LIMITS: Final = {"per_rule": (46, 203), "grouped": (58, 602)}
 """Most files and stays by mode: 5 % above what was measured. They only fall."""
@@ -56,7 +56,7 @@ _OF_MODE: Final = {
 
 
 @mock_aws
-def way(mode: str) -> list[tuple[str, str]]:
+def trace_calls(mode: str) -> list[tuple[str, str]]:
     """Return file and function of each call that an event with a finding leads to, in order.
 
     One process can show one mode, because the function reads its environment once.
@@ -103,9 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the figures of a mode; return 1 if they are above the limits."""
     parser = argparse.ArgumentParser("python -m tools.event_trace")
     parser.add_argument("mode", nargs="?", choices=tuple(LIMITS), default="per_rule")
-    parser.add_argument("-v", action="store_true", help="print the way")
+    parser.add_argument("-v", action="store_true", help="print the calls")
     options = parser.parse_args(arguments)
-    calls = way(options.mode)
+    calls = trace_calls(options.mode)
     files = [file for file, _ in calls]
     stays = sum(file != before for file, before in zip(files, ["", *files], strict=False))
     if options.v:

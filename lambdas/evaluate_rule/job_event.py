@@ -1,4 +1,4 @@
-"""What is known of an event while it goes through the three levels of an evaluator.
+"""The messages of a job and of its runs, as each level of an evaluator completes them.
 
 Parsing (`service.py`, `job_evaluation.py`) fills a `JobEvent` with the messages of a job, and makes
 a `RunEvent` for each of its runs. Advancing (`run_evaluation.py`) adds the states, and publishing

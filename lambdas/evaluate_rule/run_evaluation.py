@@ -162,12 +162,12 @@ class RunEvaluation:
             if event.reason is not None:
                 quiet = QuietRun.of(event.wake, stored, self.clock())
             after = self._advanced(event, stored, quiet, reader, budget)
-            heard = _with_reported(event, stored)
-            if after != stored.state or heard != stored:
+            reported = _with_reported(event, stored)
+            if after != stored.state or reported != stored:
                 is_over = after.ended or after.progress.finishing
                 note = stored.note or (quiet.note if is_over else "")
                 note = note or (BATCH_NOTE if event.job.is_limited else "")
-                changes[rule] = replace(heard, note=note), after
+                changes[rule] = replace(reported, note=note), after
         if changes:
             event.group = self._save(event, changes)
             event.advanced = {r for r, (was, after) in changes.items() if after != was.state}
@@ -207,7 +207,7 @@ class RunEvaluation:
         reader: StepReader,
         budget: TimeBudget,
     ) -> EvaluationState:
-        """Return the next state of a rule; note in the event whether work remains."""
+        """Return the next state of a rule; record in the event whether work remains."""
         name, run, attempts = stored.key.rule, event.registration, event.job.attempts
         if attempts is not None and (num_deaths := attempts.num_deaths(name)) >= _MAX_DEATHS:
             reason = _DEADLY.format(num_deaths)
