@@ -69,8 +69,8 @@ class NonFinite(Rule):
     How it decides:
         The rule looks for NaN and infinite elements. It reports the first tensor that has any. It
         ignores:
-        * infinite inputs and outputs of layers, because masks are infinite, unless the layer that
-          gets them is the first with NaN;
+        * infinite inputs and outputs of layers, because masks are infinite, unless the data or a
+          mask explains the first NaN;
         * NaN in inputs alone while the loss is finite;
         * gradients that no optimizer used, up to `patience` steps in a row;
         * logged scalars that have never been finite, or are not for less than `logged_patience`
@@ -114,15 +114,14 @@ class NonFinite(Rule):
         if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
         phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
-        mask = _infinite_input(rows, at) if phase is _Phase.LAYERS else None
+        infinite = _infinite_input(rows, at) if phase is _Phase.LAYERS else None
         measure, value, message = _describe(rows, at)
         if len(bad) > 1:
             message += f"; it is the first of {len(bad)} such tensors"
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
-        measured, remedy = (measure, value, 0.0), _REMEDIES[phase]
-        if rows.names[at].startswith(SCALAR):
-            remedy = _OF_SCALAR
+        measured = measure, value, 0.0
+        remedy = _OF_SCALAR if rows.names[at].startswith(SCALAR) else _REMEDIES[phase]
         if (growth := memory.get("growth", 0.0)) > self.max_growth:
             message += f"; the largest weight grew {growth:.2g} times in the steps before"
             measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
@@ -132,9 +131,11 @@ class NonFinite(Rule):
             measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
         elif phase is _Phase.LAYERS and _is_of_data(bad, rows.names[at]):
             measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
-        elif mask is not None and measured[0] == measure:
-            message = f"{_describe(rows, mask)[-1]}, of {rows.names[at]} {message}"
-            measured, remedy, at = ("inf_of_mask", value, 0.0), _MASK, mask
+        elif infinite is not None and measured[0] == measure:
+            message = f"{_describe(rows, infinite)[-1]}, of {rows.names[at]} {message}"
+            at, is_mask = infinite, place_of(rows.names[infinite]).number > 0
+            of, remedy = ("inf_of_mask", _MASK) if is_mask else ("inf_in_inputs", _INPUTS)
+            measured = of, float(rows.column("inf")[at]), 0.0
         return finding(self, step, (rows, at), measured, message, remedy=remedy)
 
 
@@ -156,16 +157,20 @@ def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
 
 
 def _infinite_input(rows: TensorRows, at: int) -> int | None:
-    """Return the row of an infinite input, such as a mask, of what computed a NaN; None if none.
+    """Return the row of an infinite input that explains a NaN; None if none.
 
-    A NaN input of a module comes from a function in the module around it, at last the model.
+    It is the first input of the model, or a mask: a later input, with finite values of 0 or 1, of
+    the module that computed the NaN. For a NaN input, that is the module around it or the model.
     """
     module, kind, _ = place_of(rows.names[at])
     owner = module.rpartition(".")[0] if kind == "input" else module
+    finite = np.nan_to_num([rows.column("min"), rows.column("max")], posinf=0, neginf=0)
+    is_mask = np.all(np.isin(finite, (0, 1)), axis=0)
     for row in map(int, np.flatnonzero(rows.column("inf") > 0)):
         of = place_of(rows.names[row])
-        is_owner = of.module == owner if owner else re.match(_OF_MODEL, of.module)
-        if is_owner and of.kind == "input" and rows.workers[row] == rows.workers[at]:
+        is_owner = of.module == owner if owner and of.number else re.match(_OF_MODEL, of.module)
+        is_cause = is_owner and of.kind == "input" and (is_mask[row] or not of.number)
+        if is_cause and rows.workers[row] == rows.workers[at]:
             return row
     return None
 
@@ -186,15 +191,13 @@ def _phases(step: StepView, ignored: set[str]) -> Iterator[tuple[_Phase, TensorR
 
 def _not_finite(phase: _Phase, rows: TensorRows) -> list[int]:
     """Return the rows with NaN, or with infinite elements unless these may be masks."""
-    is_layer = phase is _Phase.LAYERS
-    counts = np.nan_to_num(rows.column("nan")) if is_layer else num_not_finite(rows)
+    counts = np.nan_to_num(rows.column("nan")) if phase is _Phase.LAYERS else num_not_finite(rows)
     return [int(at) for at in np.flatnonzero(counts > 0)]
 
 
 def _place(rows: TensorRows, at: int) -> tuple[int, str]:
     """Return the position among the worker's tensors, which is the execution order."""
-    worker = rows.workers[at]
-    return at - rows.workers.index(worker), worker
+    return at - rows.workers.index(rows.workers[at]), rows.workers[at]
 
 
 def _are_harmless(

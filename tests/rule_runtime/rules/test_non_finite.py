@@ -268,32 +268,64 @@ def test_the_tables_of_boosted_trees_have_nan_for_what_a_leaf_lacks() -> None:
     assert evidence.tensor == "metrics/train-rmse"
 
 
+MASK = "inf_of_mask"
+
+
 @table(
-    "tensors, name",
+    "tensors, name, measure",
     {
         "a mask that the layer gets": (
             {"b_input_1": [np.inf, 0.0], "b_output_0": NAN},
             "b_input_1",
+            MASK,
         ),
         "a function in the layer": (
             {"b.drop_input_0": NAN, "b.drop_output_0": NAN, "b_input_1": [-np.inf, 0.0]},
             "b_input_1",
+            MASK,
         ),
-        "a function in the model": ({"b_input_0": NAN, "Net_input_1": [np.inf]}, "Net_input_1"),
-        "a mask of another layer": ({"a_input_1": [np.inf], "b_output_0": NAN}, "b_output_0"),
+        "a function in the model": (
+            {"b_input_0": NAN, "Net_input_1": [np.inf]},
+            "Net_input_1",
+            MASK,
+        ),
+        "a mask of another layer": (
+            {"a_input_1": [np.inf], "b_output_0": NAN},
+            "b_output_0",
+            "nan",
+        ),
+        "another input than a mask": (
+            {"b_input_1": [np.inf, 0.3, -1.2], "b_output_0": NAN},
+            "b_output_0",
+            "nan",
+        ),
+        "an overflow in the model": (
+            {"b_input_0": [np.inf, 1.0], "b_output_0": NAN},
+            "b_output_0",
+            "nan",
+        ),
+        "infinite data": (
+            {"Net_input_0": [np.inf, 1.0], "b_input_0": [np.inf], "b_output_0": [np.nan] * 2},
+            "Net_input_0",
+            "inf_in_inputs",
+        ),
         "an infinite input of a loss": (
             {"b_input_0": NAN, "CrossEntropyLoss_input_0": [np.inf]},
             "b_input_0",
+            "nan",
         ),
         "a parameter": (
             {"Net_b.weight": NAN, "b_input_1": [np.inf], "b_output_0": NAN},
             "Net_b.weight",
+            "nan",
         ),
     },
 )
-def test_an_infinite_mask_is_named_as_the_cause(tensors: dict[str, Any], name: str) -> None:
+def test_an_infinite_input_is_named_if_it_is_a_mask_or_data(
+    tensors: dict[str, Any], name: str, measure: str
+) -> None:
     evidence = evidence_of(outcome_of(tensors | NAN_LOSS))
-    assert evidence.tensor == name
-    is_mask = name in ("b_input_1", "Net_input_1")
-    assert evidence.remedy.startswith("A mask of attention") is is_mask
-    assert ("infinite, of b" in evidence.sentence) is is_mask
+    assert (evidence.tensor, evidence.measure, evidence.value) == (name, measure, 1)
+    assert evidence.remedy.startswith("A mask of attention") is (measure == MASK)
+    assert evidence.remedy.startswith("Look for missing values") is (measure == "inf_in_inputs")
+    assert ("infinite, of b" in evidence.sentence) is (measure != "nan")
