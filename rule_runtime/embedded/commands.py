@@ -16,6 +16,7 @@ from hook_layer.autopatch.hook_source import OUT_DIR_VARIABLE
 from hook_layer.child_processes import prepared_environment, unprepared_switch
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.run.session_log import NOTES_VARIABLE
+from rule_runtime.trial.run_settings import LAUNCHERS
 from rule_runtime.trial.sessions import folder_of_sessions
 
 __all__ = ["checked_command", "hooked_environment", "script_name"]
@@ -26,13 +27,6 @@ _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
 """Combined switches of Python; the last one has a value, attached or as next argument."""
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
-_LAUNCHERS: Final = frozenset(
-    {
-        "accelerate", "accelerate.commands.launch", "deepspeed.launcher.runner", "hook_layer",
-        "rule_runtime.smdebug_alias", "torch.distributed.launch", "torch.distributed.run",
-    }
-)  # fmt: skip
-"""Modules that run the script in their arguments."""
 _SCRIPTS: Final = (".py", ".sh")
 
 
@@ -87,7 +81,7 @@ def script_name(command: Sequence[str]) -> str:
         return _named_script([program, *arguments]) or Path(program).stem
     script = _divided(arguments)[1]
     if script[:1] == ["-m"]:
-        named = _named_script(script[2:]) if script[1] in _LAUNCHERS else ""
+        named = _named_script(script[2:]) if script[1] in LAUNCHERS else ""
         return named or _module_name(script[1])
     return Path(script[0]).stem if script else "script"
 

@@ -17,7 +17,7 @@ from rule_runtime.live_page.run_files import merged_environment
 from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict, stored_verdicts
 from rule_runtime.reporting.run_losses import RunLosses
 from rule_runtime.trial.run_files import read_end_marker
-from rule_runtime.trial.run_settings import arguments_of
+from rule_runtime.trial.run_settings import arguments_of, script_position
 from rule_runtime.trial.sessions import read_session
 
 if TYPE_CHECKING:
@@ -82,12 +82,10 @@ def state_of(session: SessionFile | None, run: SessionRun | None, *, has_ended: 
 def _command(command: Sequence[Any]) -> dict[str, Any]:
     """Return the command as the list shows it, from its script on, and its arguments."""
     texts = [str(each) for each in command]
-    arguments = arguments_of(texts)
-    script = arguments.get("script", "")
-    shown = texts[texts.index(script) + 1 :] if script else []
+    script, *shown = texts[script_position(texts) :] or [""]
     return {
         "command": " ".join([PurePosixPath(script).name, *shown])[:_MAX_COMMAND],
-        "arguments": arguments,
+        "arguments": arguments_of(texts),
     }
 
 

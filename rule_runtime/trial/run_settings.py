@@ -14,12 +14,22 @@ from hook_layer.format.paths import ENVIRONMENT_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
 __all__ = [
+    "LAUNCHERS",
     "SettingDifference",
     "arguments_of",
     "differing_settings",
     "read_environment",
+    "script_position",
     "settings_of",
 ]
+
+LAUNCHERS: Final = frozenset(
+    {
+        "accelerate", "accelerate.commands.launch", "deepspeed.launcher.runner", "hook_layer",
+        "rule_runtime.smdebug_alias", "torch.distributed.launch", "torch.distributed.run",
+    }
+)  # fmt: skip
+"""Modules that run the script in their arguments."""
 
 _MAX_BYTES: Final = 4 << 20
 """Maximum size of `environment.json`, of a command with thousands of arguments."""
@@ -35,6 +45,8 @@ _FACTS: Final = {
     "Host": "host",
     "WorkingDirectory": "working directory",
 }
+_RESERVED: Final = frozenset(("launcher", "script", "commit", *_FACTS.values()))
+"""Settings that no argument `name=value` replaces."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +111,13 @@ def arguments_of(command: Sequence[str]) -> dict[str, str]:
     """Return the arguments of a command by name: launcher, script, and those of the script.
 
     The launcher is what precedes the script, such as `python -u`. Values of an option are separated
-    by spaces; an option without any is "given". `name=value` is an option, too. Other arguments
-    have their position after the script.
+    by spaces; an option without any is "given". `name=value` is an option, too, called
+    `argument name` if a setting has that name. Other arguments have their position after the
+    script.
     """
-    at = next((at for at, text in enumerate(command) if text.endswith(_SCRIPT)), 0)
+    at = script_position(command)
     named = {"launcher": list(command[:at]), "script": list(command[at : at + 1])}
-    found = {name: values for name, values in named.items() if values}
+    found = {name: values for name, values in named.items() if any(values)}
     option = ""
     for position, argument in enumerate(command[at + 1 :], 1):
         name, has_value, value = argument.partition("=")
@@ -114,10 +127,20 @@ def arguments_of(command: Sequence[str]) -> dict[str, str]:
         elif option:
             found[option].append(argument)
         elif has_value:
+            name = f"argument {name}" if name in _RESERVED else name
             found.setdefault(name, []).append(value)
         else:
             found[f"argument {position}"] = [argument]
     return {name: " ".join(values) or "given" for name, values in found.items()}
+
+
+def script_position(command: Sequence[str]) -> int:
+    """Return the position of the first script or module after `-m`; 0 if there is none."""
+    for at, text in enumerate(command):
+        is_module = at > 0 and command[at - 1] == "-m" and text not in LAUNCHERS
+        if is_module or text.endswith(_SCRIPT):
+            return at
+    return 0
 
 
 def _text(value: Any) -> str:

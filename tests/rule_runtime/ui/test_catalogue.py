@@ -22,6 +22,7 @@ from rule_runtime.live_page.differences import differing_arguments
 from rule_runtime.live_page.opened_run import OpenedRun
 from rule_runtime.live_page.run_data import Range, details, system
 from tests.rule_runtime.ui.test_server import write_run, write_run_in
+from tests.tables import table
 
 
 def scanned(root: Path) -> Catalogue:
@@ -38,6 +39,48 @@ def write_session(folder: Path, *arguments: str, end: str | None = "Completed") 
     run = SessionRun("run-1", "", "run-1", at.format("05"), 1, 1, ended, end)
     session = SessionFile(("python", "train.py", *arguments), "/x", at.format("00"), (run,))
     (folder / "session.json").write_bytes(session.encode())
+
+
+@table(
+    "command, shown, arguments",
+    {
+        "a module": (
+            "python -m pkg.train --lr 0.1 --config conf.py",
+            "pkg.train --lr 0.1 --config conf.py",
+            {"launcher": "python -m", "script": "pkg.train", "--lr": "0.1", "--config": "conf.py"},
+        ),
+        "a launcher that is a module": (
+            "python -m torch.distributed.run /x/train.py -m 3",
+            "train.py -m 3",
+            {"launcher": "python -m torch.distributed.run", "script": "/x/train.py", "-m": "3"},
+        ),
+        "a module of a launcher": (
+            "torchrun -m pkg.train a.py",
+            "pkg.train a.py",
+            {"launcher": "torchrun -m", "script": "pkg.train", "argument 1": "a.py"},
+        ),
+        "names of settings": (
+            "train.py script=eval.txt host=a lr=1",
+            "train.py script=eval.txt host=a lr=1",
+            {
+                "script": "train.py",
+                "argument script": "eval.txt",
+                "argument host": "a",
+                "lr": "1",
+            },
+        ),
+        "a program": ("train foo", "train foo", {"script": "train", "argument 1": "foo"}),
+        "no text": ("", "", {}),
+    },
+)
+def test_a_row_has_the_command_from_its_script_on(
+    tmp_path: Path, command: str, shown: str, arguments: dict[str, str]
+) -> None:
+    write_run(tmp_path / "a", [1.0])
+    environment = {"Command": command.split(" ")}
+    (tmp_path / "a" / "environment.json").write_text(json.dumps(environment))
+    row = scanned(tmp_path).rows["a"]
+    assert (row["problem"], row["command"], row["arguments"]) == ("", shown, arguments)
 
 
 def test_a_row_says_what_a_run_was(tmp_path: Path) -> None:
