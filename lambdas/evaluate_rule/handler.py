@@ -122,12 +122,10 @@ def _evaluation(rule_source: RuleSource) -> RunEvaluation:
     settings, telemetry = _settings(), _telemetry()
     name, url = settings.rule_configuration_name, settings.queue_url
     queue = None if url is None else WakeQueue(clients.sqs, {name: url})
-    states = _states()
     return RunEvaluation(
         rule_source=rule_source,
-        states=states,
+        states=_states(),
         publication=Publication(
-            states=states,
             bus=EventBus(clients.eventbridge, settings.event_bus_name),
             open_store=_store_opener(),
             continuations=Continuations(name, queue, telemetry),

@@ -46,7 +46,6 @@ class Publication:
     """Publishes the changes of an event.
 
     Attributes:
-        states: The evaluation states, which count announced changes.
         bus: The bus of status events.
         open_store: Returns the store at a folder.
         continuations: Passes on work that one call has no time for.
@@ -54,15 +53,18 @@ class Publication:
         clock: Seconds since the epoch.
     """
 
-    states: GroupTable
     bus: Bus
     open_store: Callable[[str], Store]
     continuations: Continuations
     telemetry: Telemetry
     clock: Callable[[], float] = time.time
 
-    def publish(self, event: RunEvent) -> None:
+    def publish(self, event: RunEvent, states: GroupTable) -> None:
         """Announce changes, and pass on remaining work.
+
+        Args:
+            event: The changes.
+            states: The evaluation states, which count announced changes.
 
         Raises:
             OutOfTimeError: There was no time for any progress, or for all rules.
@@ -73,17 +75,17 @@ class Publication:
             if stored.state.ended and stored.state.is_announced:
                 # Later findings change the evidence, not the status.
                 self._write_result(stored.key, status_detail(event.registration, stored))
-        self.announce(event)
+        self.announce(event, states)
         stored_states = event.group.states.values()
         if event.reason is WakeReason.SWEEP and all(each.state.ended for each in stored_states):
-            self.states.mark_announced(event.group, ())  # otherwise every sweep would wake it
+            states.mark_announced(event.group, ())  # otherwise every sweep would wake it
         if event.has_more:
             has_advanced = bool(event.advanced)
             self.continuations.pass_on(event.continuation(), has_advanced=has_advanced)
         if not event.has_time:
             raise OutOfTimeError(f"no time for all rules of {event.registration.root_uri}")
 
-    def announce(self, event: RunEvent) -> None:
+    def announce(self, event: RunEvent, states: GroupTable) -> None:
         """Publish the statuses that were not announced yet, and record that."""
         announced: list[str] = []
         try:
@@ -93,7 +95,7 @@ class Publication:
                     announced.append(rule)
         finally:
             if announced:
-                event.group = self.states.mark_announced(event.group, announced)
+                event.group = states.mark_announced(event.group, announced)
 
     def _announce_one(self, event: RunEvent, stored: StoredState) -> None:
         key, status = stored.key, stored.state.status

@@ -116,7 +116,7 @@ class RunEvaluation:
                 longest = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)
                 self.sleep(self.jitter.uniform(0, longest))
             else:
-                self.publication.publish(event)
+                self.publication.publish(event, self.states)
                 return
         raise ContendedStateError(f"{_MAX_ATTEMPTS} attempts to write {key.run} {key.rule} failed")
 
@@ -195,7 +195,7 @@ class RunEvaluation:
             rule: (StoredState(replace(group.key, rule=rule), initial), initial) for rule in missing
         }
         event.group = self.states.save(group, new)
-        self.publication.announce(event)
+        self.publication.announce(event, self.states)
         if not event.group.states.keys() >= set(event.rules):  # another evaluator took one
             raise GroupConflictError(event.group)
 

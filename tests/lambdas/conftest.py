@@ -293,7 +293,6 @@ class MemoryPipeline:
             rule_source=rule_source,
             states=states,
             publication=Publication(
-                states=states,
                 bus=self.bus,
                 open_store=lambda _: self.results,
                 continuations=Continuations(self.rule_name, self.queue, telemetry),

@@ -270,7 +270,6 @@ class World:
             rule_source=OnlyWitness(),
             states=states,
             publication=Publication(
-                states=states,
                 bus=effects,
                 open_store=lambda _: self.results,
                 continuations=Continuations(RULE, effects, telemetry),
