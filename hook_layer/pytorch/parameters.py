@@ -157,8 +157,8 @@ class GradientReader:
 
     @property
     def all_announced(self) -> bool:
-        """Whether parameters are watched, and backward passes have produced all their gradients."""
-        return 0 < len(self._watched) <= len(self._announced)
+        """Whether backward passes have produced the gradients of all watched parameters."""
+        return len(self._announced) >= len(self._watched)
 
     @property
     def have_arrived(self) -> bool:

@@ -247,7 +247,9 @@ class TorchCapture(Part):
 
     def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
         """Return gradients that an optimizer is about to use and no backward pass reported."""
-        if optimizer is None or self._gradients.all_announced:
+        if optimizer is None or self._loop.overridden.captures_gradients:
+            return {}
+        if self._gradients.num_watched and self._gradients.all_announced:
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
         self._parameters.check_again()  # FSDP2 has whole parameters during the forward pass
