@@ -162,7 +162,7 @@ def test_a_hook_that_cannot_release_a_model_still_ends(
     hook, net = make_hook(trial), Net()
     hook.register_module(net)
     square(net(torch.ones(2, 3))).backward()
-    monkeypatch.setattr(hook.loop, "forget_models", lambda: {}["gone"])
+    monkeypatch.setattr(hook.loop, "_stop_listening", lambda: {}["gone"])
     hook.close()
     assert hook.report().errors == {"close": 1}
     assert trial.end_marker() is not None

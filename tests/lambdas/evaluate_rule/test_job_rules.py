@@ -327,7 +327,7 @@ class TestWhoComesBack:
         while records := jobs.receive():
             calls += 1
             assert calls < 50
-            failed = jobs.invoke(records, remaining_ms=[*[60_000] * 9, 14_999])
+            failed = jobs.invoke(records, remaining_ms=[*[60_000] * 10, 14_999])
             for record in records:
                 if record["messageId"] not in failed:
                     jobs.aws("sqs").delete_message(
