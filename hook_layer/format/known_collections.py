@@ -13,8 +13,11 @@ __all__ = [
     "KNOWN_COLLECTIONS",
     "LOGGED",
     "LOGGED_STEP",
+    "LOSS_MATCHES",
+    "MINIMISED",
     "OF_LOGGED",
     "SCALAR",
+    "STANDARD_LOSS",
     "meant_collection",
 ]
 
@@ -26,6 +29,13 @@ LOGGED_STEP: Final = "logged_step/"
 """Prefix of the script's own step of each logged scalar."""
 OF_LOGGED: Final = (SCALAR, LOGGED_STEP)
 """Prefixes of names that a script chooses: they may contain those of layers or weights."""
+
+STANDARD_LOSS: Final = "Loss_standard/"
+"""Prefix of usual losses of what an unknown loss compares, such as `Loss_standard/MSELoss`."""
+LOSS_MATCHES: Final = "Loss_matches/"
+"""Prefix of the saved steps in a row at which it equals a usual loss: `Loss_matches/MSELoss`."""
+MINIMISED: Final = "Loss_minimised/"
+"""Prefix of the sum that a loss is a term of, such as `Loss_minimised/MSELoss_0`."""
 
 # Tensors of XGBoost's hook contain feature names, and SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"

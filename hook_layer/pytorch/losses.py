@@ -10,6 +10,7 @@ from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
+from hook_layer.format.known_collections import LOSS_MATCHES, MINIMISED, STANDARD_LOSS
 from hook_layer.guard import guarded
 from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
@@ -23,12 +24,6 @@ from hook_layer.pytorch.watched_functions import LOSS_FUNCTIONS, WatchedLoss
 __all__ = ["LossTracer"]
 
 _MOST_INPUTS: Final = 4
-_STANDARD: Final = f"{UNNAMED}_standard/"
-"""Usual losses of what an unknown loss compares, such as `Loss_standard/MSELoss`."""
-_MATCHES: Final = f"{UNNAMED}_matches/"
-"""Saved steps in a row at which it equals a usual loss, such as `Loss_matches/MSELoss`."""
-_MINIMISED: Final = f"{UNNAMED}_minimised/"
-"""The sum that a loss is a term of, such as `Loss_minimised/MSELoss_0`."""
 _MANY_LOSSES: Final = 64
 """Number of losses in a step from which on each loss checks the step's size."""
 
@@ -211,7 +206,7 @@ class LossTracer(Part):
             self._capture_named(call.name, call.inputs, call.value)
             if call.has_others:
                 at = self._tensors.count(f"{call.name}_output_") - 1
-                total = {f"{_MINIMISED}{call.name}_{at}": unscaled}
+                total = {f"{MINIMISED}{call.name}_{at}": unscaled}
                 self._tensors.capture(total, member_of=(LOSS_INPUTS,))
         if not self._own_tensors.has_losses and (not is_named or self.captures_unnamed_too):
             inputs: Any = () if call is None or is_named else call.inputs
@@ -233,7 +228,7 @@ class LossTracer(Part):
             return ()
         standard = standard_losses(compared)
         matches = self._formulas.count(unscaled, standard, compared.outputs)
-        for prefix, values in ((_STANDARD, standard), (_MATCHES, matches)):
+        for prefix, values in ((STANDARD_LOSS, standard), (LOSS_MATCHES, matches)):
             named = {f"{prefix}{name}": value for name, value in values.items()}
             self._tensors.capture(named, member_of=(LOSS_INPUTS,))
         return compared.outputs, compared.targets

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
+from hook_layer.format.known_collections import LOSS_MATCHES, MINIMISED, STANDARD_LOSS
 from hook_layer.frameworks import KERAS, XGBOOST
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.facts.framework import framework_of
@@ -51,12 +52,9 @@ INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
-_STANDARD: Final = "Loss_standard/"
-_MATCHES: Final = "Loss_matches/"
 _MIN_MATCHES: Final = 2
 """Saved steps in a row at which a loss must equal a usual loss; one may be chance."""
 _OF_PROBABILITIES: Final = ("BCELoss", "CategoricalCrossentropyLoss")
-_MINIMISED: Final = "Loss_minimised/"
 _TARGETS: Final = "_input_1"
 _WEIGHTS_OF_ROWS: Final = r"^[A-Z]\w*Loss_input_2$"
 _OF_KERAS: Final = "loss"
@@ -328,8 +326,11 @@ class Losses:
         self._places = {p: r for r, p in enumerate(self.rows.pairs)}
         self._input_rows = step.tensors(regex=(r"_input_[01]$",))
         self._inputs = described(self._input_rows)
-        self._standard, self._sums = self._values_below(_STANDARD), self._values_below(_MINIMISED)
-        self._matches = self._values_below(_MATCHES)
+        self._standard, self._sums = (
+            self._values_below(STANDARD_LOSS),
+            self._values_below(MINIMISED),
+        )
+        self._matches = self._values_below(LOSS_MATCHES)
         weights = described(step.tensors(regex=(_WEIGHTS_OF_ROWS,)))
         self._weighted = {pair for pair, of in weights.items() if (of.low, of.high) != (1, 1)}
         if _FUNCTION in self.rows.names:
