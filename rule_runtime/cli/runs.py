@@ -140,9 +140,10 @@ def _summary(path: str, session: SessionFile, stored: list[StoredRun]) -> _Summa
 
     findings: dict[str, None] = {}
     is_judged = False
-    losses = [RunLosses(open_store(run.path)) for run in stored]
-    for run, of_run in zip(stored, losses, strict=True):
-        verdicts = stored_verdicts(open_store(run.path).uri, of_run.run)
+    stores = [open_store(run.path) for run in stored]
+    losses = [RunLosses(store) for store in stores]
+    for store, of_run in zip(stores, losses, strict=True):
+        verdicts = stored_verdicts(store.uri, of_run.run)
         is_judged |= has_verdict(verdicts)
         for verdict in verdicts:
             if verdict.status is RuleStatus.ISSUES_FOUND:
