@@ -127,9 +127,8 @@ class JobLimits:
         of_files = len(objects) / self._max_files
         of_bytes = sum(found.size for found in objects) / self._max_bytes
         taken = of_files + of_bytes
-        if job.share >= max(
-            min(of_files, self._burst), of_bytes
-        ):  # a full batch may exceed a burst
+        # A full batch may exceed a burst.
+        if job.share >= max(min(of_files, self._burst), of_bytes):
             job.share = max(job.share - taken, -1)
             return objects
         # Dropped messages count, too: a job that goes on like this has batches only.

@@ -224,7 +224,7 @@ class RuleContract(RuleUnderTest):
         ]
         for run, run_of in runs:
             other = self.build(swapped(run_of), num_workers=2).evaluate(self.make_rule())
-            assert_same_verdict(run.evaluate(self.make_rule()), other, whoever=True)
+            assert_same_verdict(run.evaluate(self.make_rule()), other, any_worker=True)
 
     # --------------------------------------------------------------------------- three answers
 

@@ -133,14 +133,14 @@ def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -
 
 
 def assert_same_verdict(
-    one: EvaluationState, other: EvaluationState, *, whoever: bool = False
+    one: EvaluationState, other: EvaluationState, *, any_worker: bool = False
 ) -> None:
     """Assert that two evaluations have the same finding, except for rounding of sums.
 
     Args:
         one: The first final state.
         other: The second final state.
-        whoever: True if the finding may be on another worker.
+        any_worker: True if the finding may be on another worker.
     """
     assert one.status is other.status
     assert one.counts.evaluated == other.counts.evaluated
@@ -148,7 +148,7 @@ def assert_same_verdict(
         assert one.evidence is other.evidence
         return
     exactly = ["step", "mode", "measure", "first_step", "last_step", "count"]
-    exactly += [] if whoever else ["worker", "tensor"]
+    exactly += [] if any_worker else ["worker", "tensor"]
     for name in exactly:
         assert getattr(one.evidence, name) == getattr(other.evidence, name), name
     values = one.evidence.value, other.evidence.value

@@ -36,7 +36,7 @@ ANSWERS = {
     "compare runs": "how-to/runs-page.html#compare-runs",
     "install": "troubleshooting.html#installation",
 }
-"""What somebody searches, and the page or section that is to be found first."""
+"""The page or section that each search must find first."""
 # The best section of the first page that is found.
 FOUND = """() => [...document.querySelectorAll(".md-search-result__item:first-child a")]
   .map((link) => [Number(link.querySelector("article").dataset.mdScore), link.href.split("?")[0]])
