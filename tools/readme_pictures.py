@@ -1,4 +1,4 @@
-"""Take the pictures of README and pages: report, `watch`, and the page over all runs.
+"""Take the pictures of README and pages: what `run` prints, report, and the page over all runs.
 
 `python -m tools.readme_pictures` trains a small network three times, once until it stops learning,
 and writes `docs/images/*.png` with chromium. Run it when a page looks different from its picture.
@@ -7,6 +7,7 @@ and writes `docs/images/*.png` with chromium. Run it when a page looks different
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -17,18 +18,14 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
+from rich.text import Text
 
-from hook_layer.storage.base import open_store
-from rule_runtime.cli.options import evaluated_or_stored
-from rule_runtime.cli.watch import shown
-from rule_runtime.live_page.follower import RunFollower
 from tests.rule_runtime.browser import ARGUMENTS, CHROMIUM
 from tests.rule_runtime.ui.test_server import served
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "images"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
-RULES = ("VanishingGradient", "LossDiverging", "PlateauedLoss", "LearningRateTooHigh", "DeadRelu")
 WIDTH, HEIGHT, COLUMNS = 1100, 1000, 112
 TRAININGS = {"digits": ("0.05", "3.0"), "slow": ("0.005", "0.005"), "good": ("0.05", "0.05")}
 """Learning rate before and after a restart, by name of the run."""
@@ -68,13 +65,12 @@ def main() -> None:
         (place / "train.py").write_text(SCRIPT)
         for name, (rate, restart) in TRAININGS.items():
             command = [sys.executable, "train.py", "--lr", rate, "--restart-lr", restart]
-            run(place, "run", *(f"--rule={rule}" for rule in RULES), "--stop=never", "--out-dir",
-                f"runs/{name}", "--", *command)  # fmt: skip
+            printed = run(place, "run", f"--out-dir=runs/{name}", "--stop=never", "--", *command)
+            (place / f"{name}.html").write_text(terminal(printed, " ".join(command[1:])))
         run(place, "report", "runs/digits", "--output-file", "report.html")
-        (place / "watch.html").write_text(watched(str(place / "runs" / "digits" / "run-1")))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         shoot(browser, place / "report.html", "report.png")
-        shoot(browser, place / "watch.html", "watch.png", of="svg")
+        shoot(browser, place / "digits.html", "cause.png", of="svg")
         shoot_runs(browser, place / "runs")
         browser.close()
     shutil.rmtree(place)
@@ -105,22 +101,23 @@ def top(height: int) -> Any:
     return {"x": 0, "y": 0, "width": WIDTH, "height": height}
 
 
-def run(place: Path, *arguments: str) -> None:
-    """Run the command in a folder; 0 and 1 are its verdicts."""
-    done = subprocess.run([str(STEPWATCH), *arguments], cwd=place, check=False)
+def run(place: Path, *arguments: str) -> str:
+    """Run the command in a folder, and return what it prints; 0 and 1 are its verdicts."""
+    colours = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
+    command = [str(STEPWATCH), *arguments]
+    done = subprocess.run(
+        command, cwd=place, env=os.environ | colours, stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode not in (0, 1):
         sys.exit(f"stepwatch {' '.join(arguments)} ended with {done.returncode}")
+    return done.stdout
 
 
-def watched(run_uri: str) -> str:
-    """Return what `watch` shows of a run, as a page without web fonts."""
-    store = open_store(run_uri)
-    follower = RunFollower(store, evaluated_or_stored(store, None, None))
-    while follower.look():
-        pass
+def terminal(printed: str, command: str) -> str:
+    """Return what a command printed, as a page without web fonts."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    console.print(shown(follower.numbers()))
-    picture = console.export_svg(title="stepwatch watch runs/digits")
+    console.print(Text.from_ansi(printed.rstrip()))
+    picture = console.export_svg(title=f"stepwatch run -- python {command}")
     return "<body style='margin:0'>" + re.sub(r"@font-face \\{.*?\\}", "", picture, flags=re.DOTALL)
 
 

@@ -151,6 +151,7 @@ def status_detail(registration: Registration, stored: StoredState) -> dict[str, 
         changed_at_ms=stored.status_changed_at_ms,
         training_job_arn=registration.training_job_arn,
         evidence=None if state.evidence is None else bounded(state.evidence.to_json()),
+        advice=state.counts.advice or None,
     ).to_json()
 
 

@@ -25,12 +25,14 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     RunArgument,
+    VerboseOption,
     evaluated_or_stored,
     mistakes,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
+from rule_runtime.cli.summary import diagnosis_text
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus, counted
 from rule_runtime.engine.parameters import nearest_name
 from rule_runtime.trial.sessions import folder_of_sessions, read_session, runs_at, runs_of
 
@@ -63,10 +65,12 @@ def watch(  # noqa: PLR0917 - each is an option of the command
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Show verdicts and losses of a run until it ends or you press Ctrl-C.
+    """Show losses, the cause of the findings, and the findings of a run until it ends.
 
-    For a session, it shows the newest run and then each later one. It stops nothing.
+    Ctrl-C ends it earlier. For a session, it shows the newest run and then each later one.
+    It stops no training.
 
     Without --rule and --pack, the rules are those that the run configures, otherwise the pack
     `recommended`. Stored verdicts in `rule-output/` are shown; the other rules are evaluated here.
@@ -84,7 +88,8 @@ def watch(  # noqa: PLR0917 - each is an option of the command
             store = open_store(run)
             follower = RunFollower(store, evaluated_or_stored(store, rule, pack))
             console = Console() if output is OutputFormat.TABLE else None
-            numbers = watch_run(follower, once=once, console=console, pause=pause)
+            show = partial(shown, is_whole=verbose or rule is not None)
+            numbers = watch_run(follower, once=once, console=console, pause=pause, show=show)
             statuses |= {verdict.displayed_status for verdict in numbers.verdicts}
             is_last = once or not follower.has_ended  # Ctrl-C was pressed
             run = None if is_last else await_next_run(path, run, pause)
@@ -180,40 +185,50 @@ def watch_run(
     once: bool = False,
     console: Console | None,
     pause: Callable[[], None],
+    show: Callable[[JobNumbers], RenderableType] | None = None,
 ) -> JobNumbers:
     """Follow a run until it ends or Ctrl-C, and return its last state.
 
     With a console, it prints at least the final state.
     """
+    show = show or shown
     for _ in range(_MAX_LOOKS):  # each update reads a bounded number of files
         if not follower.look():
             break
     numbers = follower.numbers()
     if once or follower.has_ended:
         if console is not None:
-            console.print(shown(numbers))
+            console.print(show(numbers))
         return numbers
-    with Live(shown(numbers), console=console or Console(quiet=True), screen=False) as live:
+    with Live(show(numbers), console=console or Console(quiet=True), screen=False) as live:
         try:
             while not follower.has_ended:
                 pause()
                 if follower.look():
-                    live.update(shown(follower.numbers()))
+                    live.update(show(follower.numbers()))
         except KeyboardInterrupt:
             pass
     return follower.numbers()
 
 
-def shown(numbers: JobNumbers) -> RenderableType:
-    """Return the state of a run for a terminal."""
+def shown(numbers: JobNumbers, *, is_whole: bool = False) -> RenderableType:
+    """Return the state of a run for a terminal.
+
+    Args:
+        numbers: The run.
+        is_whole: Whether rules without a finding are shown, too, instead of their number.
+    """
     reading = numbers.reading
     state = "has ended" if reading.has_ended else "continues"
     state = state if reading.stop is None else reading.end
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     heading = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
     title = Text(heading, style="bold")
+    quiet = [] if is_whole else [each for each in numbers.verdicts if not each.is_problem]
     rules = Records("rule", "status", "step", "what was found", whole=("status", "step"))
     for verdict in numbers.verdicts:
+        if verdict in quiet:
+            continue
         found = verdict.evidence
         details = verdict.details if _has_failed(verdict) else ""
         details = details if found is None else found.line
@@ -228,7 +243,17 @@ def shown(numbers: JobNumbers) -> RenderableType:
         finite = [number for number in line.numbers if number is not None]
         ends = (f"{finite[0]:.4g}", f"{finite[-1]:.4g}") if finite else ("", "")
         curves.add_row(Text(line.name), *ends, sparkline(line.numbers))
-    return Group(title, curves, rules)
+    parts: list[RenderableType] = [title, curves]
+    if (diagnosis := numbers.diagnosis) is not None:
+        parts.append(diagnosis_text(diagnosis))
+    if len(quiet) < len(numbers.verdicts):
+        parts.append(rules)
+    if quiet:
+        silent = sum(verdict.is_not_judged for verdict in quiet)
+        text = f"{counted(len(quiet) - silent, 'rule')} without a finding"
+        text += f", {silent} not evaluated" if silent else ""
+        parts.append(Text(f"{text}; `-v` shows them"))
+    return Group(*parts)
 
 
 def _has_failed(verdict: JobVerdict) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "Explanation",
     "Symptom",
     "diagnose",
+    "diagnosis_of",
     "diagnosis_of_states",
     "findings_in_words",
     "symptoms_of",
@@ -187,9 +188,21 @@ def symptoms_of(evidence: Mapping[str, Evidence | None]) -> list[Symptom]:
 
 def diagnosis_of_states(states: Mapping[str, EvaluationState]) -> Diagnosis | None:
     """Return the causes of the findings in the states of rules, by configured name."""
-    advice = {name.partition(":")[0]: state.counts.advice for name, state in states.items()}
-    symptoms = symptoms_of({name: state.evidence for name, state in states.items()})
-    return diagnose(symptoms, on_scale=advice.get(_ON_SCALE, ""))
+    evidence = {name: state.evidence for name, state in states.items()}
+    return diagnosis_of(evidence, {name: state.counts.advice for name, state in states.items()})
+
+
+def diagnosis_of(
+    evidence: Mapping[str, Evidence | None], advice: Mapping[str, str]
+) -> Diagnosis | None:
+    """Return the causes of the findings of rules, by configured name.
+
+    Args:
+        evidence: The evidence of each finding.
+        advice: The advice of rules, which is no finding, but may be what to change.
+    """
+    by_rule = {name.partition(":")[0]: text for name, text in advice.items()}
+    return diagnose(symptoms_of(evidence), on_scale=by_rule.get(_ON_SCALE, ""))
 
 
 def findings_in_words(states: Mapping[str, EvaluationState]) -> str:

@@ -55,6 +55,7 @@ class ResultWriter:
             details=status_details(name, state),
             changed_at_ms=self._changed_at_ms.get(name, round(self._clock() * 1000)),
             evidence=None if state.evidence is None else state.evidence.to_json(),
+            advice=state.counts.advice or None,
         )
         folder, key = result_place(root, name)
         try:

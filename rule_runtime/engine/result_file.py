@@ -57,6 +57,7 @@ class RuleResult(JsonRecord):
         changed_at_ms: When the status changed, milliseconds since the epoch.
         training_job_arn: ARN of the SageMaker job, if known.
         evidence: The evidence of a finding, as JSON.
+        advice: The rule's advice, if it has any.
     """
 
     training_job_name: str = field(metadata={"json": "TrainingJobName"})
@@ -68,6 +69,7 @@ class RuleResult(JsonRecord):
     changed_at_ms: int = field(metadata={"json": "LastModifiedTime"})
     training_job_arn: str | None = field(default=None, metadata={"json": "TrainingJobArn"})
     evidence: Mapping[str, Any] | None = field(default=None, metadata={"json": "Evidence"})
+    advice: str | None = field(default=None, metadata={"json": "Advice"})
 
     def to_json(self) -> dict[str, Any]:
         """Return the file's content."""

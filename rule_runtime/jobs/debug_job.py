@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.job_file import StopFile
-from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnosis_of
 from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import is_insufficient, needs_more
 from rule_runtime.jobs.aws import Aws, Session
@@ -352,12 +352,14 @@ class DebugJob:
 
     def _diagnosis(self, job: JobFile | None) -> Diagnosis | None:
         results = {name: self._files.result(name, job) for name in self._rules.parameters(job)}
-        found = {}
+        found, advice = {}, {}
         for name, result in results.items():
+            if result is not None:
+                advice[name] = result.advice or ""
             if result is not None and result.evidence is not None:
                 with suppress(ValueError):  # of another version
                     found[name] = Evidence.from_json(result.evidence)
-        return diagnose(symptoms_of(found))
+        return diagnosis_of(found, advice)
 
     def _described(self, job: JobFile | None) -> Mapping[str, Any] | None:
         """Return SageMaker's description of the job; None if it runs elsewhere."""

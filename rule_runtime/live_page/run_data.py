@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import open_store, path_or_uri
-from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.live_page.catalogue import Place
 from rule_runtime.live_page.opened_run import OpenedRun
@@ -27,7 +26,7 @@ from rule_runtime.live_page.run_files import (
 )
 from rule_runtime.live_page.run_summary import session_and_run, state_of
 from rule_runtime.reporting.heat_map import HeatMap
-from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict
+from rule_runtime.reporting.job_verdicts import JobVerdict, diagnosis_of_verdicts, has_verdict
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios, weight_norms
 from rule_runtime.reporting.pixel_columns import Points, pixel_columns
 from rule_runtime.reporting.run_history import StepNorms
@@ -82,7 +81,6 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
         for kind, names in named.items():
             if len(names) > _MAX_CURVES:
                 notes.append(f"{len(names) - _MAX_CURVES} of {len(names)} {kind} are not shown")
-        found = [each for each in run.verdicts if each.status is RuleStatus.ISSUES_FOUND]
         stop = read_stop_request(run.store, run.run)
         return {
             "id": place.name,
@@ -102,7 +100,7 @@ def details(run: OpenedRun, place: Place) -> dict[str, Any]:
             "statistics": STATISTICS,
             "curves": {kind: names[:_MAX_CURVES] for kind, names in named.items()},
             "num_tensors": len(_names(run)),
-            "diagnosis": _diagnosis(found),
+            "diagnosis": _diagnosis(run.verdicts),
             "is_judged": has_verdict(run.verdicts),
             "verdicts": [_verdict(each) for each in run.verdicts],
             "environment": merged_environment([*stores, run.store]),
@@ -253,15 +251,15 @@ def _notes(run: OpenedRun) -> list[str]:
     return notes
 
 
-def _diagnosis(found: Iterable[JobVerdict]) -> dict[str, Any] | None:
-    diagnosis = diagnose(symptoms_of({each.name: each.evidence for each in found}))
+def _diagnosis(verdicts: Iterable[JobVerdict]) -> dict[str, Any] | None:
+    diagnosis = diagnosis_of_verdicts(verdicts)
     if diagnosis is None:
         return None
     return {
         "headline": diagnosis.headline,
         "change": diagnosis.first.advice,
         "alternative": diagnosis.alternative,
-        "evidence": [symptom.line for symptom in diagnosis.first.symptoms],
+        "explains": [symptom.name for symptom in diagnosis.first.symptoms],
     }
 
 
@@ -273,7 +271,6 @@ def _verdict(verdict: JobVerdict) -> dict[str, Any]:
         "is_finding": verdict.status is RuleStatus.ISSUES_FOUND,
         "details": verdict.details,
         "summary": verdict.summary,
-        "advice": verdict.advice,
         "evidence": None if found is None else plain(found.to_json()),
         "step": None if found is None else found.first_step,
     }

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from hook_layer.format.errors import FormatError
 from hook_layer.format.session_file import SessionFile, SessionRun
 from hook_layer.storage.base import open_store
-from rule_runtime.diagnosis.diagnosis import diagnose, symptoms_of
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.live_page.run_files import merged_environment
-from rule_runtime.reporting.job_verdicts import JobVerdict, has_verdict, stored_verdicts
+from rule_runtime.reporting.job_verdicts import (
+    JobVerdict,
+    diagnosis_of_verdicts,
+    has_verdict,
+    stored_verdicts,
+)
 from rule_runtime.reporting.run_losses import RunLosses
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.run_settings import arguments_of, script_position
@@ -90,9 +94,8 @@ def _command(command: Sequence[Any]) -> dict[str, Any]:
 
 
 def _verdicts(verdicts: Sequence[JobVerdict]) -> dict[str, Any]:
-    found = [each for each in verdicts if each.status is RuleStatus.ISSUES_FOUND]
-    diagnosis = diagnose(symptoms_of({each.name: each.evidence for each in found}))
-    names = [each.name for each in found]
+    names = [each.name for each in verdicts if each.status is RuleStatus.ISSUES_FOUND]
+    diagnosis = diagnosis_of_verdicts(verdicts)
     headline = ", ".join(names) if diagnosis is None else diagnosis.headline
     return {"findings": names, "diagnosis": headline, "is_judged": has_verdict(verdicts)}
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from hook_layer.format.paths import job_name_of
-from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnose, symptoms_of
+from rule_runtime.diagnosis.diagnosis import Diagnosis
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.heat_map import HeatMap
 from rule_runtime.reporting.job_configuration import JobConfiguration
-from rule_runtime.reporting.job_verdicts import JobVerdict
+from rule_runtime.reporting.job_verdicts import JobVerdict, diagnosis_of_verdicts
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.line_chart import NUM_COLORS, Line
 from rule_runtime.reporting.pixel_columns import extreme_places
@@ -99,7 +99,7 @@ class JobNumbers:
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The cause of the findings; None if it is unknown."""
-        return diagnose(symptoms_of({each.name: each.evidence for each in self.findings}))
+        return diagnosis_of_verdicts(self.verdicts)
 
     @property
     def not_evaluated(self) -> list[JobVerdict]:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store, read_small
 from rule_runtime.configuration.packs import find_pack
+from rule_runtime.diagnosis.diagnosis import Diagnosis, diagnosis_of
 from rule_runtime.engine.outcome import (
     STATUS_ORDER,
     Evidence,
@@ -33,7 +34,14 @@ from rule_runtime.engine.result_file import (
 from rule_runtime.engine.rule import Rule, snake_case
 from rule_runtime.engine.state import EvaluationState
 
-__all__ = ["JobVerdict", "Verdicts", "has_verdict", "stored_verdicts", "verdicts_of"]
+__all__ = [
+    "JobVerdict",
+    "Verdicts",
+    "diagnosis_of_verdicts",
+    "has_verdict",
+    "stored_verdicts",
+    "verdicts_of",
+]
 
 Verdicts: TypeAlias = (
     "Mapping[str, EvaluationState] | Iterable[JobVerdict] | Iterable[Mapping[str, Any]]"
@@ -55,7 +63,8 @@ class JobVerdict:
         is_not_judged: Whether it was not evaluated, without a fault of the rule.
         needs_more: Whether it would have been evaluated with more steps or elements.
         summary: What the rule finds, if the rule is known here.
-        advice: Advice from its documentation.
+        remedy: What to try, from its documentation.
+        advice: Its advice on this run, which is no finding; empty without one.
     """
 
     name: str
@@ -65,13 +74,14 @@ class JobVerdict:
     is_not_judged: bool = False
     needs_more: bool = False
     summary: str = ""
+    remedy: str = ""
     advice: str = ""
 
     @classmethod
     def of_state(cls, name: str, state: EvaluationState) -> JobVerdict:
         """Return the verdict of a state."""
         is_not_judged = state.has_evaluated_nothing
-        summary, advice = _documentation(name)
+        summary, remedy = _documentation(name)
         found = without_api_prefix(status_details(name, state))
         return cls(
             name=name,
@@ -81,7 +91,8 @@ class JobVerdict:
             is_not_judged=is_not_judged,
             needs_more=state.needs_more,
             summary=summary,
-            advice=advice,
+            remedy=remedy,
+            advice=state.counts.advice,
         )
 
     @classmethod
@@ -96,7 +107,8 @@ class JobVerdict:
             evidence = data.get("Evidence")
             found = None if evidence is None else Evidence.from_json(evidence)
             details = str(data.get("StatusDetails") or "")
-            summary, advice = _documentation(name)
+            summary, remedy = _documentation(name)
+            counts = data.get("Counts") or {}
             return cls(
                 name=name,
                 status=RuleStatus(status),
@@ -105,9 +117,10 @@ class JobVerdict:
                 is_not_judged=is_insufficient(details),
                 needs_more=needs_more(details),
                 summary=summary,
-                advice=advice,
+                remedy=remedy,
+                advice=str(data.get("Advice") or counts.get("advice") or ""),
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"no verdict of a rule: {type(error).__name__}: {error}; give entries as "
                 "`stepwatch evaluate --output json` prints them"
@@ -120,6 +133,12 @@ class JobVerdict:
             self.status.value, is_not_evaluated=self.is_not_judged, needs_more=self.needs_more
         )
 
+    @property
+    def is_problem(self) -> bool:
+        """Whether the rule found an issue or failed."""
+        is_failed = self.status is RuleStatus.ERROR and not self.is_not_judged
+        return self.status is RuleStatus.ISSUES_FOUND or is_failed
+
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON."""
         return {
@@ -130,6 +149,13 @@ class JobVerdict:
             "NeedsMore": self.needs_more,
             "Evidence": None if self.evidence is None else self.evidence.to_json(),
         }
+
+
+def diagnosis_of_verdicts(verdicts: Iterable[JobVerdict]) -> Diagnosis | None:
+    """Return the cause of the findings; None if it is unknown."""
+    every = list(verdicts)
+    found = {each.name: each.evidence for each in every if each.status is RuleStatus.ISSUES_FOUND}
+    return diagnosis_of(found, {each.name: each.advice for each in every})
 
 
 def has_verdict(verdicts: Iterable[JobVerdict]) -> bool:
@@ -178,7 +204,7 @@ def _read(store: Store, key: str, run: str) -> JobVerdict | None:
             return None
         content = result.to_json()
         (status,) = content["DebugRuleEvaluationStatuses"]
-        return JobVerdict.from_json({**status, "Evidence": content.get("Evidence")})
+        return JobVerdict.from_json({**content, **status})
     except ObjectNotFoundError:
         return None  # deleted since it was listed
     except (FormatError, ValueError) as error:
@@ -198,7 +224,7 @@ def _places() -> dict[str, int]:
 
 
 def _documentation(name: str) -> tuple[str, str]:
-    """Return what a rule finds and its advice, from its docstring; empty for unknown rules."""
+    """Return what a rule finds and what to try, from its docstring; empty for unknown rules."""
     rule = _rules().get(snake_case(name.partition(":")[0]))
     if rule is None:
         return "", ""

@@ -145,11 +145,17 @@ export function runView(main, id) {
 		return p("pills", span(`pill ${kind}`, text), " ", span(`pill ${details.state === "running" ? "going" : "plain"}`, details.state), " ", span("faint", `${details.steps} steps saved${details.num_unread ? `, reading ${details.num_unread} files` : ""}`));
 	}
 
+	function findingsList(found) {
+		return ul("findings", found.map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details))));
+	}
+
 	function findingsCard() {
 		const cause = details.diagnosis;
-		if (!findings().length) return null;
+		const found = findings().sort((one, other) => (one.step ?? Infinity) - (other.step ?? Infinity));
+		const others = found.filter((each) => cause && !cause.explains.includes(each.name));
+		if (!found.length) return null;
 		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause ? p("", strong("Change: "), named(cause.change)) : null, cause?.alternative ? p("", named(cause.alternative)) : null,
-			ul("findings", findings().map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details)))));
+			findingsList(found.filter((each) => !others.includes(each))), others.length ? [p("faint", "Also found:"), findingsList(others)] : null);
 	}
 
 	function drawHead() {

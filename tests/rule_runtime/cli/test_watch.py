@@ -51,6 +51,21 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
     assert verdict["RuleEvaluationStatus"] == "IssuesFound"
 
 
+def test_the_cause_comes_first_and_rules_without_a_finding_are_counted(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    trial.step(0, {"loss": [1.0], "weight": [1.0]})
+    trial.step(1, {"loss": [np.nan], "weight": [np.nan]})
+    trial.end()
+    status, output = invoke("watch", tmp_path / "run", "--once", "--pack", "recommended")
+    assert status == 1
+    cause, change = output.index("A number is not finite: seen at step 1"), output.index("Change: ")
+    assert cause < change < output.index("IssuesFound")
+    assert "not evaluated; `-v` shows them" in output
+    assert "PlateauedLoss" not in output
+    assert "PlateauedLoss" in invoke("watch", tmp_path / "run", "--once", "-v")[1]
+
+
 def test_rules_that_could_not_judge_are_reported_with_the_reason(tmp_path: Path) -> None:
     trial = trial_in(tmp_path / "run")
     begin(trial)
@@ -213,7 +228,7 @@ def test_it_is_shown_until_the_training_has_ended() -> None:
     text = written.getvalue()
     assert "step 0, 1 saved, continues" in text
     assert "step 2, 3 saved, has ended" in text
-    assert "NoIssuesFound" in text
+    assert "1 rule without a finding" in text
 
 
 def test_an_interruption_ends_it() -> None:

@@ -69,7 +69,7 @@ def test_it_tells_what_was_found_where_and_what_to_do(sick: Path, judged: dict[s
     assert f"found at step {evidence.step}" in page
     order = [page.index(f"<h3>{RULES[0]}</h3>"), page.index("<h2>Losses</h2>")]
     assert order == sorted(order), "verdicts come first"
-    assert "Rules that could not judge" in page
+    assert "Rules that were not evaluated" in page
     assert judged["TreeDepth"].reason in page
     assert "CrossEntropyLoss_output_0 (EVAL)" in page
     assert "mnist-7" in page

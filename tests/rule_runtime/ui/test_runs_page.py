@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -232,24 +233,47 @@ def test_odd_names_and_numbers_that_are_all_bad_are_shown(browser: Browser, tmp_
         watched.check()
 
 
+def store_result(
+    run: Path, rule: str, status: RuleStatus, evidence: Mapping[str, Any] | None = None
+) -> None:
+    root = str(run)
+    result = RuleResult(
+        training_job_name=run.name, run_id="run-1", root_uri=root, rule=rule, status=status,
+        details=f"details of {rule}", changed_at_ms=1, evidence=evidence,
+    )  # fmt: skip
+    folder, key = result_place(root, rule)
+    open_store(folder).put(key, json.dumps(result.to_json()).encode())
+
+
+def store_finding(run: Path, rule: str, step: int) -> None:
+    place = {"step": step, "mode": "TRAIN", "worker": "worker_0", "tensor": "a"}
+    texts = {"measure": "size", "sentence": "a is large", "remedy": "Try less."}
+    found = Evidence.from_json({**place, **texts, "value": "Infinity", "threshold": 2.0})
+    store_result(run, rule, RuleStatus.ISSUES_FOUND, found.to_json())
+
+
+def test_findings_follow_in_order_of_time_and_those_with_another_cause_below(
+    browser: Browser, tmp_path: Path
+) -> None:
+    write_run(tmp_path / "a", [1.0, 2.0])
+    for rule, step in (("LossDiverging", 9), ("LossSpike", 7), ("Custom", 1)):
+        store_finding(tmp_path / "a", rule, step)
+    with served(tmp_path) as (_, port), watched_page(browser, width=1280) as watched:
+        page = watched.page
+        page.goto(f"http://127.0.0.1:{port}/#/run?run=a")
+        lists = page.locator(".card .findings")
+        expect(lists.nth(0).locator("button")).to_have_text(["LossSpike", "LossDiverging"])
+        expect(page.locator(".card")).to_contain_text("Also found:")
+        expect(lists.nth(1).locator("button")).to_have_text(["Custom"])
+        watched.check()
+
+
 def test_every_finding_is_shown_and_errors_are_no_verdict(browser: Browser, tmp_path: Path) -> None:
     for name in "ab":
         write_run(tmp_path / name, [1.0, 2.0])
-    place = {"step": 1, "mode": "TRAIN", "worker": "worker_0", "tensor": "a"}
-    texts = {"measure": "size", "sentence": "a is large", "remedy": "Try less."}
-    found = Evidence.from_json({**place, **texts, "value": "Infinity", "threshold": 2.0})
-    for run, rule, status, evidence in (
-        ("a", "Custom", RuleStatus.ISSUES_FOUND, found.to_json()),
-        ("a", "Bare", RuleStatus.ISSUES_FOUND, None),
-        ("b", "Failing", RuleStatus.ERROR, None),
-    ):
-        root = str(tmp_path / run)
-        result = RuleResult(
-            training_job_name=run, run_id="run-1", root_uri=root, rule=rule, status=status,
-            details=f"details of {rule}", changed_at_ms=1, evidence=evidence,
-        )  # fmt: skip
-        folder, key = result_place(root, rule)
-        open_store(folder).put(key, json.dumps(result.to_json()).encode())
+    store_finding(tmp_path / "a", "Custom", 1)
+    store_result(tmp_path / "a", "Bare", RuleStatus.ISSUES_FOUND)
+    store_result(tmp_path / "b", "Failing", RuleStatus.ERROR)
     with served(tmp_path) as (_, port), watched_page(browser, width=1280) as watched:
         page = watched.page
         page.goto(f"http://127.0.0.1:{port}/")
