@@ -157,6 +157,11 @@ def _of_class_numbers(pair: LossPair) -> _Values:
         yield from _distances(pair.by_class.scores - pair.by_class.classes[:, None])
 
 
+def _of_shares_of_rows(pair: LossPair) -> _Values:
+    if pair.by_class is not None and pair.are_normalised_over_rows:
+        yield "1", -float(pair.by_class.own(pair.by_class.scores).mean())
+
+
 WRONG_LOSSES: Final = (
     Formula(
         "elements",
@@ -181,6 +186,13 @@ WRONG_LOSSES: Final = (
         _of_class_numbers,
         "is the mean {} of the differences of every score from the number of the class",
         "Use a loss of classes, such as nn.CrossEntropyLoss.",
+    ),
+    Formula(
+        "rows",
+        _of_shares_of_rows,
+        "gets logarithms of probabilities that sum to {} over the rows of the batch, not over the "
+        "classes",
+        "Give the log_softmax the axis of the classes: dim=1.",
     ),
 )
 """Wrong loss formulas."""

@@ -123,6 +123,18 @@ class LossPair:
         return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
 
     @cached_property
+    def are_normalised_over_rows(self) -> bool:
+        """Whether scores are logarithms of shares that sum to 1 over the rows, not the classes.
+
+        As many rows as classes can be similarities of pairs, which have two correct axes.
+        """
+        if self.by_class is None or self.o.max() > 0 or len(set(self.by_class.scores.shape)) == 1:
+            return False
+        of_rows, of_classes = (np.exp(self.by_class.scores).sum(axis=axis) for axis in (0, 1))
+        is_off = np.abs(of_classes - 1).max() > _SUM_ERROR
+        return bool(is_off and np.abs(of_rows - 1).max() < _SUM_ERROR)
+
+    @cached_property
     def usual_losses(self) -> dict[str, _Numbers]:
         """The values of usual losses for each row, or element."""
         found: dict[str, _Numbers] = {}
@@ -141,7 +153,7 @@ class LossPair:
                 found["classes, of logits"] = self.by_class.cross_entropy
             if self.are_probabilities:
                 found["classes, of probabilities"] = -_log(own)
-            if self.o.max() <= 0:
+            if self.o.max() <= 0 and not self.are_normalised_over_rows:
                 found["classes, of logarithms"] = -own
         return found
 

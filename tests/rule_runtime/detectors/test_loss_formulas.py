@@ -68,6 +68,14 @@ def categorical(o: Any, t: Any, axis: int = 1) -> Any:
     return -np.take_along_axis(logs, np.expand_dims(t, 1), 1).mean()
 
 
+def log_shares(*shape: int, axis: int) -> _Batch:
+    return lambda rng: np.log(softmax(rng.normal(0, 2, shape), axis)).astype(np.float32)
+
+
+def likelihood(o: Any, t: Any) -> Any:
+    return -np.take_along_axis(o, t[:, None], 1).mean()
+
+
 def soft(o: Any, t: Any, axis: int = 1) -> Any:
     return -(t * np.log(softmax(o, axis))).sum(axis=axis).mean()
 
@@ -93,6 +101,7 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("classes", logits(40, 5), classes(40), lambda o, t: ((o - t[:, None]) ** 2).mean()),
     ("classes", logits(40, 5), classes(40, 1), lambda o, t: abs(o - t).mean()),
     ("classes", logits(40, 5), repeated_classes, lambda o, t: ((o - t) ** 2).mean()),
+    ("rows", log_shares(40, 5, axis=0), classes(40), likelihood),
 ]
 
 
@@ -121,6 +130,8 @@ RIGHT: list[tuple[_Batch, _Batch, _Loss]] = [
     (logits(40, 1), bits(40, 1), lambda o, t: np.maximum(1 - (2 * t - 1) * o, 0).mean()),
     (logits(40, 1), bits(40, 1), lambda o, t: (5 * t * np.logaddexp(0, -o)).mean() + 0.1),
     (logits(40, 5), classes(40), categorical),
+    (log_shares(40, 5, axis=1), classes(40), likelihood),
+    (log_shares(5, 5, axis=0), lambda _: np.arange(5), likelihood),  # similarities of pairs
     (logits(8, 5, 6), classes(8, 6), categorical),
     (logits(40, 5), one_hot, soft),
     (logits(40, 5), shares, soft),
