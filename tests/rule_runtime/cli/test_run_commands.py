@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rule_runtime import create_trial
+from rule_runtime.configuration.ranks import RANKS
 from tests.rule_runtime.cli.invoking import invoke
 from tests.rule_runtime.processes import completed
 
@@ -107,19 +108,12 @@ def run_ranks(folder: Path, what: str, *options: str) -> subprocess.CompletedPro
     return stepwatch(folder, "--save-interval", "5", *options, "--", *launcher, what)
 
 
-@pytest.mark.parametrize(
-    ("what", "found"),
-    [
-        ("no all-reduce", r"ReplicaDivergence at step \d+: "),
-        ("NaN", r"NonFinite at step 30, on rank 1: Loss_output_0: 1 of 1 elements"),
-    ],
-)
-def test_a_fault_of_one_rank_is_found(tmp_path: Path, what: str, found: str) -> None:
-    done = run_ranks(tmp_path, what, "--stop", "any")
+def test_faults_of_one_rank_are_found(tmp_path: Path) -> None:
+    done = run_ranks(tmp_path, "faults", "--stop", "never")
     assert done.returncode == 1, done.stderr
-    assert re.search(found, done.stdout), done.stdout
-    if what == "NaN":
-        assert "on rank 1" in done.stdout
+    nan = r"NonFinite at step 30, on rank 1: Loss_output_0: 1 of 1 elements"
+    for found in (r"ReplicaDivergence at step \d+: ", nan):
+        assert re.search(found, done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("what", ["ddp", "fsdp2"])
@@ -137,10 +131,13 @@ def test_a_pipeline_is_judged_by_the_losses_of_its_last_stage(tmp_path: Path) ->
     assert trial.tensor("CrossEntropyLoss_output_0").workers(5) == ["worker_1"]
 
 
-def test_the_chief_alone_writes_if_asked(tmp_path: Path) -> None:
-    done = run_ranks(tmp_path, "ddp", "--ranks", "chief")
-    assert done.returncode == 0, done.stdout
-    assert create_trial(str(tmp_path / "out")).workers() == ["worker_0"]
+@pytest.mark.parametrize(("ranks", "parameter"), RANKS.items())
+def test_hooks_of_the_command_know_which_ranks_write(
+    ranks: str, parameter: str, tmp_path: Path
+) -> None:
+    done = stepwatch(tmp_path, "--ranks", ranks, "--", "bash", "-c", 'cat "$STEPWATCH_CONFIG"')
+    hook, _ = json.JSONDecoder().raw_decode(done.stdout)
+    assert hook["DebugHookConfig"]["HookParameters"]["include_workers"] == parameter
 
 
 def test_each_training_of_the_command_is_a_run(tmp_path: Path) -> None:
