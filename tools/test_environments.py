@@ -1,7 +1,8 @@
 """Run the tests that need an environment of their own, each session in the environment for it.
 
 `python -m tools.test_environments` runs all sessions and prints the summary of each, and the
-output of a failed one. Then it checks the table in hook_layer/ADAPTERS.md; `--write` writes it.
+output of a failed one. A session begins beside another one only while a core is idle. Then it
+checks the table in hook_layer/ADAPTERS.md; `--write` writes it.
 `python -m tools.test_environments NAME...` runs some sessions and leaves the table out.
 """
 
@@ -11,16 +12,19 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from tools import contract_table
 
-__all__ = ["MARKER", "SESSIONS", "Session", "main", "run", "without_session"]
+__all__ = ["MARKER", "SESSIONS", "Session", "Turns", "main", "run", "without_session"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TESTS: Final = Path("tests")
@@ -30,6 +34,10 @@ MARKER: Final = "other_environment"
 """Marks tests outside tests/frameworks that a session runs, and `make test` does not."""
 TIMEOUT_S: Final = 1800
 AT_A_TIME: Final = 2
+IDLE_CORES: Final = 0.5
+"""A session uses a whole core most of the time: with less idle, it would slow others down."""
+IDLE_S: Final = 5.0
+"""How long that has to last: tests wait for moments, too."""
 
 _ENVIRONMENT: Final = {
     # Sessions run at the same time: threads of one would only wait for those of the other.
@@ -120,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.test_environments", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the table of adapters")
-    parser.add_argument("--at-a-time", type=int, default=AT_A_TIME, help="sessions at a time")
+    parser.add_argument("--at-a-time", type=int, default=AT_A_TIME, help="sessions at most")
     names = [session.name for session in SESSIONS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     options = parser.parse_args(arguments)
@@ -132,8 +140,9 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     chosen = [session for session in SESSIONS if not options.names or session.name in options.names]
     OUTPUT.mkdir(parents=True, exist_ok=True)
+    turns = Turns(idle_cores)
     with ThreadPoolExecutor(options.at_a_time) as pool:
-        failed = [name for name, is_good in pool.map(run, chosen) if not is_good]
+        failed = [name for name, is_good in pool.map(turns.run, chosen) if not is_good]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
         return 1
@@ -159,6 +168,35 @@ def without_session(root: Path, sessions: Iterable[Session] = SESSIONS) -> list[
         if root / FRAMEWORKS in file.parents or f"pytest.mark.{MARKER}\n" in file.read_text()
         if not any(file == path or path in file.parents for path in run)
     ]
+
+
+def idle_cores() -> float:
+    """Return how many cores are idle, over some seconds."""
+    return (1 - psutil.cpu_percent(IDLE_S) / 100) * psutil.cpu_count()
+
+
+class Turns:
+    """Decides when a session may begin: alone at once, beside another one while a core is idle.
+
+    Args:
+        idle_cores: Measures how many cores are idle.
+    """
+
+    def __init__(self, idle_cores: Callable[[], float]) -> None:
+        self._idle_cores = idle_cores
+        self._begin = threading.Lock()
+        self._running: list[str] = []
+
+    def run(self, session: Session) -> tuple[str, bool]:
+        """Run a session when its turn comes; return what `run` returns."""
+        with self._begin:
+            while self._running and self._idle_cores() < IDLE_CORES:
+                pass
+            self._running.append(session.name)
+        try:
+            return run(session)
+        finally:
+            self._running.remove(session.name)
 
 
 def run(session: Session) -> tuple[str, bool]:

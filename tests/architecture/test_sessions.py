@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,22 @@ def test_a_session_without_a_test_that_passes_fails(
     assert sessions.run(session) == ("one", False)
     python.write_text("#!/bin/sh\necho '1 passed in 0.1s'\n")
     assert sessions.run(session) == ("one", True)
+
+
+def test_a_session_begins_beside_another_one_only_while_a_core_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idle_cores, both = iter([0.0, 0.4, 1.0]), threading.Barrier(2, timeout=60)
+
+    def run(session: sessions.Session) -> tuple[str, bool]:
+        both.wait()
+        return session.name, True
+
+    monkeypatch.setattr(sessions, "run", run)
+    turns = sessions.Turns(lambda: next(idle_cores))
+    with ThreadPoolExecutor(2) as pool:
+        assert all(is_good for _, is_good in pool.map(turns.run, sessions.SESSIONS[:2]))
+    assert next(idle_cores, None) is None
 
 
 @pytest.mark.parametrize(
