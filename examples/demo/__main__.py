@@ -103,7 +103,7 @@ def run_jobs(
 ) -> tuple[list[RuleResult], list[str], Job]:
     """Run both jobs; return the verdicts on them, what went otherwise, and the sick job."""
     timeline = timeline or Timeline(console)
-    healthy = Job("healthy", learning_rate=HEALTHY_RATE, epochs=50)
+    healthy = Job("healthy", learning_rate=HEALTHY_RATE, epochs=20)
     # Planned so long that it cannot end by itself on any machine.
     sick = Job("sick", learning_rate=SICK_RATE, epochs=1000)
     results: list[RuleResult] = []
