@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.hook_layer.pytorch.ranks import run_ranks
 
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
@@ -156,7 +157,7 @@ def _miss_rank_0(rank: int, root: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ddp")
-    torch.multiprocessing.spawn(worker, (str(path),), nprocs=SIZE)
+    run_ranks(worker, path, size=SIZE)
     return path
 
 

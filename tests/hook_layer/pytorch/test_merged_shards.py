@@ -14,6 +14,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 pytest.importorskip("torch.distributed.tensor")
 
 from rule_runtime.trial.opening import create_trial
+from tests.hook_layer.pytorch.ranks import run_ranks
 from tests.hook_layer.pytorch.sharded_training import EARLY, NUM_STEPS, WAYS, train, worker
 
 COLUMNS = ["size", "nan", "inf", "min", "max", "mean", "std", "abs_mean", "l1", "l2"]
@@ -25,7 +26,7 @@ DIVIDED += [f"{way}, registered before" for way in EARLY]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sharded")
     train(path / "whole", "whole")
-    torch.multiprocessing.spawn(worker, (str(path),), nprocs=2)
+    run_ranks(worker, path)
     return path
 
 
