@@ -10,12 +10,10 @@ import keras
 import numpy as np
 import pytest
 
-from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.engine.evaluator import Evaluation
-from rule_runtime.trial.step_index import list_index_files, load_step_files
-from rule_runtime.trial.step_view import StepReader
 from stepwatch.keras import KerasHook
+from tests.frameworks.stored_views import views_of
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(320, 8)).astype(np.float32)
@@ -49,12 +47,10 @@ def train(
 
 def evaluated(folder: Path) -> dict[str, Evaluation]:
     """Evaluate the recommended rules on all steps of a run."""
-    store = LocalStore(folder)
-    reader = StepReader(store)
     found = {n: Evaluation.fresh(rule) for n, rule in PACKS["recommended"].rules().items()}
-    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
+    for view in views_of(folder):
         for evaluation in found.values():
-            evaluation.feed(reader.view(file.step, [file], num_workers=1))
+            evaluation.feed(view)
     return found
 
 

@@ -76,7 +76,7 @@ def test_a_sound_training_passes(tmp_path: Path) -> None:
     unjudged = {
         name: e.counts.last_reason for name, e in evaluations.items() if not e.counts.evaluated
     }
-    assert not unjudged.keys() & JUDGE
+    assert not unjudged.keys() & {*JUDGE, "InputStatistics", "SuspiciouslyGood"}
     assert not [name for name, e in evaluations.items() if e.counts.failure]
     assert not {name: e.evidence for name, e in evaluations.items() if e.evidence}
 
@@ -95,18 +95,14 @@ def test_faulty_inputs_are_found(data: str, rule: str, reported: str, tmp_path: 
     assert reported in evidence.sentence
 
 
-@pytest.mark.parametrize("data", ["sound", "normalised"])
-def test_sound_inputs_are_evaluated_and_pass(data: str, tmp_path: Path) -> None:
-    evaluations = judged(train(tmp_path / "sound", 0.01, data))
+def test_normalised_inputs_pass(tmp_path: Path) -> None:
+    evaluations = judged(train(tmp_path / "sound", 0.01, "normalised"))
     judging = {"InputStatistics", "SuspiciouslyGood"}
     assert not {name: evaluations[name].evidence for name in judging if evaluations[name].evidence}
     assert evaluations["SuspiciouslyGood"].counts.evaluated
-    assert bool(evaluations["InputStatistics"].counts.evaluated) is (data == "sound")
+    assert not evaluations["InputStatistics"].counts.evaluated
 
 
-@pytest.mark.parametrize("learning_rate", [1e30], ids=["far too high"])
-def test_a_learning_rate_that_is_far_too_high_is_found(
-    tmp_path: Path, learning_rate: float
-) -> None:
-    evaluations = judged(train(tmp_path / "wild", learning_rate))
+def test_a_learning_rate_that_is_far_too_high_is_found(tmp_path: Path) -> None:
+    evaluations = judged(train(tmp_path / "wild", 1e30))
     assert {name for name, e in evaluations.items() if e.evidence} >= {"ExplodingTensor"}
