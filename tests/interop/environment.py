@@ -66,9 +66,10 @@ def started(
 ) -> subprocess.Popen[str]:
     assert Path(python).exists(), f"there is no {python}; run `make setup-all`"
     own = [] if python == SMDEBUG_PYTHON else [ROOT]
+    folders = [*own, *([path] if path else []), os.environ["PYTHONPATH"]]
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, [*own, *([path] if path else [])])),
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
         "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0",
         "SMDEBUG_LOG_LEVEL": "error",
     }

@@ -29,7 +29,7 @@ def said_in(version: str) -> Any:
         timeout=120,
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
             "AWS_DEFAULT_REGION": "eu-west-1",
             "PYTHONWARNINGS": "ignore",
             "SAGEMAKER_SUPPRESS_V2_WARNING": "1",

@@ -68,7 +68,7 @@ class Cloud:
             env={
                 **os.environ,
                 **self.variables,
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
                 "PYTHONWARNINGS": "ignore",
                 "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
                 "SAGEMAKER_TELEMETRY_OPT_OUT": "true",

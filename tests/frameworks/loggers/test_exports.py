@@ -42,7 +42,7 @@ def watch(folder: Path, *libraries: str) -> Path:
     variables = {
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": f"file:{folder}/mlruns",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
         "WANDB_MODE": "offline",
     }
     options = [word for target in TARGETS for word in ("--export", target)]

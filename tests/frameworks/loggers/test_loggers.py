@@ -83,7 +83,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         "KERAS_BACKEND": "torch",
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": "file:mlruns",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
         "TENSORBOARD_LOGGING_DIR": "hf/runs",
         "TRACKIO_DIR": str(folder / "trackio"),
     }

@@ -73,7 +73,11 @@ def run(
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "script.py"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -23,7 +23,10 @@ ROOT = SCRIPTS.parents[3]
 def test_the_cause(tmp_path: Path, script: str, cause: str, first: list[str]) -> None:
     python = [sys.executable, str(SCRIPTS / script)]
     watch = [sys.executable, "-m", "stepwatch", "run", "--out-dir", "out", "--"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+    }
     if first:
         subprocess.run([*python, *first], cwd=tmp_path, check=True, timeout=300)
     done = subprocess.run(

@@ -183,7 +183,7 @@ def run(task: Task, *, config: Path | None = None, num_epochs: int = 2) -> Run:
         env={
             **inherited,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             **task.variables,
         },

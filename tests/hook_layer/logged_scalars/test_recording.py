@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from math import isnan
@@ -29,7 +30,10 @@ def test_watch_logging_makes_a_run_and_changes_nothing_for_the_script(tmp_path: 
 
 def run(folder: Path, script: Path, out: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
-    variables = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    variables = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PATH": "/usr/bin:/bin",
+    }
     if folder.name == "plain":
         variables["USE_SMDEBUG"] = "0"
     return subprocess.run(

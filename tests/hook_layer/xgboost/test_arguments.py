@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -202,7 +203,7 @@ except ValueError as error:
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])},
         capture_output=True,
         text=True,
         check=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def test_the_example_of_the_tutorial_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", example],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])},
         capture_output=True,
         text=True,
         check=False,

@@ -67,4 +67,5 @@ def test_output_and_use_of_the_machine_are_kept_until_the_session_is_removed(
 
 def watch(folder: Path, *command: str, options: list[str] | None = None) -> CompletedProcess[str]:
     arguments = [STEPWATCH, "run", "--out-dir", "out", *(options or []), "--", *command]
-    return completed(arguments, cwd=folder, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    path = os.pathsep.join([str(Path.cwd()), os.environ["PYTHONPATH"]])
+    return completed(arguments, cwd=folder, env={**os.environ, "PYTHONPATH": path})
