@@ -110,14 +110,12 @@ class Terms(NamedTuple):
 
     Attributes:
         places: Index of each call.
-        is_multiplied: Whether the script multiplies any term.
-        has_factor: Whether it multiplies one of the calls, alone or in a sum.
+        has_factor: Whether the script multiplies one of the calls, alone or in a sum.
         is_partial: Whether the sum has other terms.
         is_penalised: Whether some other terms, or all, are functions of a single weight each.
     """
 
     places: list[int]
-    is_multiplied: bool = False
     has_factor: bool = False
     is_partial: bool = False
     is_penalised: bool = False
@@ -138,25 +136,23 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
     """
     known = {id(node): place for place, node in enumerate(nodes)}
     places: dict[int, None] = {}
-    num_products = -int(is_scaled)
     has_factor = is_partial = is_penalised = False
-    waiting = [(loss.grad_fn, num_products)]
+    waiting = [(loss.grad_fn, -int(is_scaled))]
     for _ in range(_MOST_NODES):
         if not waiting:
-            return Terms([*places], num_products > 0, has_factor, is_partial, is_penalised)
-        node, num_above = waiting.pop()
+            return Terms([*places], has_factor, is_partial, is_penalised)
+        node, num_products = waiting.pop()
         place = known.get(id(node))
         if place is not None:
             places[place] = None
-            has_factor |= num_above > 0
+            has_factor |= num_products > 0
             continue
         following = _linear(node)
         is_penalty = not following and _is_of_one_weight(node)
         is_penalised |= is_penalty
         is_partial |= not following and not is_penalty
-        is_product = node is not None and node.name() in _PRODUCTS
-        num_products += is_product
-        waiting += [(before, num_above + is_product) for before in reversed(following)]
+        num_products += node is not None and node.name() in _PRODUCTS
+        waiting += [(before, num_products) for before in reversed(following)]
     return Terms([])
 
 
@@ -312,7 +308,7 @@ class FunctionalLosses:
         calls = self._calls
         terms = terms_of(loss, [call.node for call in calls])
         sums = (calls[place].manner.reduction == "sum" for place in terms.places)
-        return terms.is_multiplied and any(sums)
+        return terms.has_factor and any(sums)
 
     def of_validation(self, call: _Call, value: Any) -> LossCall | None:
         """Return a validation call as a loss that is comparable with the training loss.
@@ -375,7 +371,7 @@ class FunctionalLosses:
         if len(parts) > 1:
             return None
         found, reduction = parts[0].loss, parts[0].manner.reduction
-        is_average = reduction != "mean" and terms.is_multiplied and not terms.has_others
+        is_average = reduction != "mean" and terms.has_factor and not terms.has_others
         if parts[0].is_number and not is_average:
             return replace(found, has_others=terms.has_others and not terms.has_factor)
         self._trained_by = []
@@ -385,7 +381,7 @@ class FunctionalLosses:
         """Return whether calls stand for a loss [] that contains them as terms."""
         is_one = len(parts) == 1
         is_own = any(part.manner.reduction not in _OF_ALL_ROWS for part in parts)
-        if (terms.has_others and (is_own or not is_one)) or (terms.is_multiplied and is_own):
+        if (terms.has_others and (is_own or not is_one)) or (terms.has_factor and is_own):
             return False
         key = _key_of(parts)
         has_limit = terms.is_partial and key not in self._of_data
