@@ -69,6 +69,7 @@ class CollectionsFile:
         layers: What the layers of the model are, by name; empty if unknown.
         gradient_stops: Parameters that get no gradient, by the operation that stops it, in words.
         script_lines: File and line of the script, by name, of `layers`, `losses` and `optimizers`.
+            Of `operations`, by number: `log at train.py:9`.
     """
 
     collections: dict[str, CollectionEntry]

@@ -15,6 +15,7 @@ __all__ = [
     "LOGGED_STEP",
     "LOSS_MATCHES",
     "MINIMISED",
+    "NOT_FINITE",
     "OF_LOGGED",
     "SCALAR",
     "STANDARD_LOSS",
@@ -36,6 +37,9 @@ LOSS_MATCHES: Final = "Loss_matches/"
 """Prefix of the saved steps in a row at which it equals a usual loss: `Loss_matches/MSELoss`."""
 MINIMISED: Final = "Loss_minimised/"
 """Prefix of the sum that a loss is a term of, such as `Loss_minimised/MSELoss_0`."""
+NOT_FINITE: Final = "Loss_not_finite/"
+"""Prefix of the number of the operation of an unknown loss whose `value` or `gradient` was the
+first that is not finite, or -1: `Loss_not_finite/value_0`."""
 
 # Tensors of XGBoost's hook contain feature names, and SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
@@ -18,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hook_layer.guard import FailureLog
+from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import tensors_in, versions_of
 from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.tensor_elements import WHOLE
@@ -79,11 +81,13 @@ class _Derived(NamedTuple):
         tensor: The tensor. A reference, because its id may be used again otherwise.
         source: What is compared if the tensor is.
         compared: What its computation compared; None if nothing yet.
+        origin: Number [] of the call that returned the first value that is not finite, -1 for none.
     """
 
     tensor: Tensor
     source: Tensor
     compared: Compared | None = None
+    origin: Tensor | None = None
 
 
 class LossOperations:
@@ -95,10 +99,16 @@ class LossOperations:
 
     Attributes:
         is_wanted: Whether saved steps are observed: an earlier loss was unknown.
+        numbers: Number of each observed call of the script, by name and line.
+        gradient: Number [] of the call with the first gradient that is not finite, in the order of
+            the backward pass; -1 for none, None before it.
     """
 
     def __init__(self, failures: FailureLog) -> None:
         self.is_wanted = self._is_hopeless = False
+        self.numbers: dict[str, int] = {}
+        self.gradient: Tensor | None = None
+        self._failures = failures
         self._observed = ObservedCalls(
             *(self._on_call, failures, _PART),
             is_opaque=self._is_opaque,
@@ -130,6 +140,7 @@ class LossOperations:
             self._is_hopeless = self._num_without >= _MAX_STEPS_WITHOUT
             self.is_wanted &= not self._is_hopeless
         self._was_asked = self._was_found = False
+        self.gradient = None
         self.forget()
 
     def pass_begins(self, model: nn.Module) -> None:
@@ -169,6 +180,11 @@ class LossOperations:
         self._was_found = True
         return found._replace(outputs=found.outputs.detach(), targets=found.targets.detach())
 
+    def origin(self, loss: Tensor) -> Tensor | None:
+        """Return the number [] of the call that made a loss not finite; None if unknown."""
+        derived = self._derived.get(id(loss))
+        return None if derived is None else derived.origin
+
     def only_comparison(self, loss: Tensor) -> Compared | None:
         """Return what a loss compares, if nothing else is compared with data in this step."""
         found = {each.compared for each in self._derived.values() if each.compared is not None}
@@ -196,11 +212,35 @@ class LossOperations:
             return
         self._num_calls += 1
         compared = self._found_in(function, args, given, derived)
+        number = self._number_of(function)
+        for each in derived:
+            if each.tensor.requires_grad and not each.tensor.is_leaf:
+                each.tensor.register_hook(partial(self._on_gradient, number))
         for value in tensors_in(result):
-            if value.requires_grad and id(value) not in self._derived:
-                source = derived[0].source if id(function) in _LOGARITHMS else value
-                self._derived[id(value)] = _Derived(value, source, compared)
-                self._num_bytes += value.nbytes
+            if not value.requires_grad:
+                continue
+            origin = _origin(value, number, *(each.origin for each in derived))
+            if id(value) in self._derived:  # a call in place
+                self._derived[id(value)] = self._derived[id(value)]._replace(origin=origin)
+                continue
+            source = derived[0].source if id(function) in _LOGARITHMS else value
+            self._derived[id(value)] = _Derived(value, source, compared, origin)
+            self._num_bytes += value.nbytes
+
+    def _number_of(self, function: Any) -> int:
+        name, line = getattr(function, "__name__", "").strip("_"), script_line()
+        return self.numbers.setdefault(f"{name} at {line}" if line else name, len(self.numbers))
+
+    def _on_gradient(self, number: int, gradient: Tensor) -> None:
+        try:
+            origin = _origin(gradient, number)
+            before = self.gradient
+            if before is None or origin is None:
+                self.gradient = origin if before is None else before
+            elif before.device == origin.device:
+                self.gradient = torch.where(before < 0, origin, before)
+        except Exception as error:  # noqa: BLE001 - the backward pass continues after any error
+            self._failures.failed(_PART, error)
 
     def _found_in(
         self, function: Any, args: tuple[Any, ...], given: list[Tensor], derived: list[_Derived]
@@ -219,6 +259,25 @@ class LossOperations:
             pair = first.source, targets[-1]
             return Compared(*pair, versions_of(pair), is_sure)
         return next(iter(known), None)
+
+
+def _origin(value: Tensor, number: int, *before: Tensor | None) -> Tensor | None:
+    """Return the number [] of the call that first returned a value that is not finite.
+
+    Nothing waits for the device. None if it cannot be known, -1 if the value is finite.
+
+    Args:
+        value: What a call returned.
+        number: Number of the call.
+        before: The same of its arguments.
+    """
+    if type(value) not in WHOLE or value.is_nested or value.layout is not torch.strided:
+        return None
+    with torch.no_grad():
+        known = [of for of in before if of is not None and of.device == value.device]
+        is_finite = value.isfinite().all()
+        earlier = torch.stack(known).amax() if known else torch.full_like(is_finite, -1, dtype=int)
+        return torch.where(is_finite, -1, torch.where(earlier < 0, number, earlier))
 
 
 def _is_no_choice(function: Any, args: tuple[Any, ...]) -> bool:

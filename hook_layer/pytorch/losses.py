@@ -10,7 +10,12 @@ from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
 from hook_layer.core.state import Part
-from hook_layer.format.known_collections import LOSS_MATCHES, MINIMISED, STANDARD_LOSS
+from hook_layer.format.known_collections import (
+    LOSS_MATCHES,
+    MINIMISED,
+    NOT_FINITE,
+    STANDARD_LOSS,
+)
 from hook_layer.guard import guarded
 from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
@@ -44,6 +49,7 @@ class LossTracer(Part):
         self._collector = hook.collector
         self._registered = loop.registered
         self._own_tensors = hook.own_tensors
+        self._write_collections = hook.session.write_collections
         self._functional = FunctionalLosses()
         self._operations = LossOperations(hook.failures)
         self._formulas = FormulaMatches()
@@ -59,6 +65,7 @@ class LossTracer(Part):
         subscribe(events.PassBegins, self._on_pass_begins, "losses")
         subscribe(events.PassEnds, self._on_pass_ends, "losses")
         subscribe(events.BackwardBegins, self._on_backward_begins, "losses")
+        subscribe(events.BackwardEnds, self._on_backward_ends, "losses")
         subscribe(events.OptimizerBegins, self._forget_calls, "losses")
         subscribe(events.StepEnds, self._on_step_ends, "losses")
         subscribe(events.SavingPauses, self._forget_calls, "losses")
@@ -92,6 +99,10 @@ class LossTracer(Part):
         self._capture_roots(event.roots[:1])
         self._operations.forget()
         self._loop.scaling.forget_newest()
+
+    def _on_backward_ends(self, _: events.BackwardEnds) -> None:
+        self._capture_origin("gradient", self._operations.gradient)
+        self._operations.gradient = None
 
     def _forget_calls(self, _: events.OptimizerBegins | events.SavingPauses) -> None:
         """Forget calls without a backward pass: this step has no further loss."""
@@ -223,6 +234,7 @@ class LossTracer(Part):
         if not self._operations.is_observing:
             self._operations.want()
             return ()
+        self._capture_origin("value", self._operations.origin(loss))
         compared = self._operations.compared(loss)
         if compared is None:
             return ()
@@ -232,6 +244,17 @@ class LossTracer(Part):
             named = {f"{prefix}{name}": value for name, value in values.items()}
             self._tensors.capture(named, member_of=(LOSS_INPUTS,))
         return compared.outputs, compared.targets
+
+    def _capture_origin(self, of: str, number: Tensor | None) -> None:
+        """Capture the number of the operation with the first value that is not finite."""
+        if number is None:
+            return
+        named = self._tensors.numbered(f"{NOT_FINITE}{of}_", number)
+        self._tensors.capture(named, member_of=(LOSS_INPUTS,))
+        known = self._collector.manager.script_lines.setdefault("operations", {})
+        if len(known) < len(self._operations.numbers):
+            known.update((str(at), text) for text, at in self._operations.numbers.items())
+            self._write_collections()
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         if name != UNNAMED or not self._lines:  # a trainer computes it far from the script's loss

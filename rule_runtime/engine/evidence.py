@@ -116,8 +116,8 @@ def completed(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:
     """Return the evidence with its rule; that of a text-only finding with step, tensor, remedy."""
     if not evidence.mode:
         evidence = _located(evidence, rule, step)
-    lines = lines_of(step, evidence.tensor, evidence.worker)
-    return _of_rule(replace(evidence, lines=lines), rule)
+    lines = {**(lines_of(step, evidence.tensor, evidence.worker) or {}), **(evidence.lines or {})}
+    return _of_rule(replace(evidence, lines=lines or None), rule)
 
 
 def _located(evidence: Evidence, rule: type[Rule], step: StepView) -> Evidence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import IntEnum
 from typing import Annotated, Final
 
@@ -12,11 +13,12 @@ import numpy as np
 from hook_layer.format.known_collections import SCALAR
 from rule_runtime.engine.evidence import ANY_MEASURE
 from rule_runtime.engine.findings import finding
-from rule_runtime.engine.outcome import Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import SelectedTensorsRule, saved_every
 from rule_runtime.facts.layer_names import place_of
 from rule_runtime.facts.logged_scalars import LOGGED_SCALARS, tolerated_scalars
+from rule_runtime.facts.loss_operations import Operation, first_not_finite
 from rule_runtime.facts.losses import Losses
 from rule_runtime.facts.missing import missing_tensors
 from rule_runtime.facts.model_inputs import MODEL_INPUT
@@ -41,10 +43,15 @@ _REMEDIES: Final = {
     _Phase.LAYERS: "Check this layer for a division or a logarithm without an epsilon, or for "
     "values outside the range of half precision.",
     _Phase.LOSSES: "The outputs are finite and the loss is not: add an epsilon to its logarithms "
-    "and divisions.",
+    "and divisions, and take logsumexp instead of exp.",
     _Phase.GRADIENTS: "The forward pass is finite and the backward pass is not: add an epsilon "
     "to square roots, norms and divisions.",
 }
+_OF_OPERATION: Final = {
+    _Phase.LOSSES: "is the first operation of the loss with such a value",
+    _Phase.GRADIENTS: "is the last operation of the loss with such a gradient",
+}
+_OF_UNKNOWN_LOSS: Final = "Loss_input_"
 _OF_SCALAR: Final = (
     "Look where the script computes it: a mean of nothing, a division by zero, a logarithm, or "
     "values that it gets. Log no value where there is none."
@@ -121,6 +128,8 @@ class NonFinite(Rule):
         if phase is _Phase.GRADIENTS and skipped:
             message += f"; {skipped:,.0f} steps in a row were skipped"
         measured = measure, value, 0.0
+        phase, operation = _operation(step, rows, at, phase)
+        message += f"; {operation.name} {_OF_OPERATION[phase]}" if operation else ""
         remedy = _OF_SCALAR if rows.names[at].startswith(SCALAR) else _REMEDIES[phase]
         if (growth := memory.get("growth", 0.0)) > self.max_growth:
             message += f"; the largest weight grew {growth:.2g} times in the steps before"
@@ -136,7 +145,21 @@ class NonFinite(Rule):
             at, is_mask = infinite, place_of(rows.names[infinite]).number > 0
             of, remedy = ("inf_of_mask", _MASK) if is_mask else ("inf_in_inputs", _INPUTS)
             measured = of, float(rows.column("inf")[at]), 0.0
-        return finding(self, step, (rows, at), measured, message, remedy=remedy)
+        found = finding(self, step, (rows, at), measured, message, remedy=remedy)
+        lines = {"tensor": operation.line} if operation and operation.line else None
+        return IssueFound(replace(found.evidence, lines=lines))
+
+
+def _operation(
+    step: StepView, rows: TensorRows, at: int, phase: _Phase
+) -> tuple[_Phase, Operation | None]:
+    """Return the operation of an unknown loss that made a tensor not finite, and its phase."""
+    if phase is _Phase.GRADIENTS:
+        return phase, first_not_finite(step, rows.workers[at], "gradient")
+    if phase is not _Phase.LOSSES and not rows.names[at].startswith(_OF_UNKNOWN_LOSS):
+        return phase, None
+    operation = first_not_finite(step, rows.workers[at], "value")
+    return (phase if operation is None else _Phase.LOSSES), operation
 
 
 def _note_growth(step: StepView, memory: Memory) -> None:

@@ -234,12 +234,13 @@ class StepView:
         except ObjectNotFoundError:
             return
 
-    def collections_file(self, worker: str) -> CollectionsFile | None:
+    def collections_file(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
         """Return a worker's collections file; None if it does not exist or cannot be read.
 
-        It makes a request at the first step, and at each step while there is no file.
+        It makes a request at the first step, at each step while there is no file, and if it is to
+        be read again.
         """
-        return self._reader.collections.load(worker)
+        return self._reader.collections.load(worker, again=again)
 
     def earlier(self, number: int) -> StepView | None:
         """Return an earlier step of the same run; None if none of this step's workers wrote it.

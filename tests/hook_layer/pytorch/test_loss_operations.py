@@ -129,6 +129,43 @@ def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name
         assert {of: n for of, n in matches.items() if n} == ({formula: step} if formula else {})
 
 
+NONE_FINITE: dict[str, tuple[Loss, str, str]] = {
+    "logarithm": (lambda o: -(o.softmax(1) * 0).log().mean(), "log", "log"),
+    # The gradient before a call in place cannot be seen.
+    "division in place": (lambda o: (o.softmax(1) * 1).div_(0).mean(), "div", "mul"),
+    "after a mask": (
+        lambda o: (o.masked_fill(SHARES > 0, -torch.inf).softmax(1)[:, 0] / 0).mean(),
+        "div",
+        "div",
+    ),
+    "overflow": (lambda o: (1000 + o).exp().mean(), "exp", "exp"),
+    "root at 0": (lambda o: ((o - o.detach()) ** 2).sum(1).sqrt().mean(), "", "sqrt"),
+    "finite": (lambda o: (o - SHARES).square().mean(), "", ""),
+}
+
+
+@pytest.mark.parametrize("name", NONE_FINITE)
+def test_the_operation_that_is_not_finite(trial: WrittenTrial, name: str) -> None:
+    loss, of_value, of_gradient = NONE_FINITE[name]
+    hook = smd.Hook(
+        trial.uri,
+        save_config=smd.SaveConfig(save_interval=1),
+        include_collections=["gradients", "losses", "loss_inputs"],
+    )
+    net = nn.Linear(6, 3)
+    hook.register_module(net)
+    for _ in range(3):
+        loss(net(X)).backward()
+        net.zero_grad()
+    hook.close()
+    values = trial.values(1)
+    operations = trial.collections().script_lines["operations"]
+    for of, expected in (("value", of_value), ("gradient", of_gradient)):
+        text = operations.get(str(int(values[f"Loss_not_finite/{of}_0"])), "")
+        assert text.partition(" at ")[0].strip("_") == expected
+        assert not expected or "test_loss_operations.py:" in text
+
+
 def test_matches_in_a_row_need_other_losses_and_end_at_a_step_without() -> None:
     outputs, matches = torch.zeros(4, 2), FormulaMatches()
     steps = [(3.0, 3.0), (12.0, 3.0), (12.0, 3.0), (8.0, 1.0), (8.1, 1.0), (8.0, 1.0)]

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import collections_key
 from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.non_finite import ExplodingTensor, NonFinite
@@ -166,6 +168,36 @@ def test_an_update_that_was_too_large_is_named(grown: float, is_named: bool) -> 
     evidence = evidence_of(trial.outcomes(NonFinite())[-1])
     assert (evidence.measure == "growth") is is_named
     assert ("the largest weight grew 1e+02 times" in evidence.sentence) is is_named
+
+
+@pytest.mark.parametrize(
+    ("bad", "of", "number", "said", "remedy"),
+    [
+        ("Loss_output_0", "value", 0, "log is the first operation", "The outputs are finite"),
+        ("Loss_input_0", "value", 0, "log is the first operation", "The outputs are finite"),
+        ("gradient/Net_a.weight", "gradient", 1, "sqrt is the last operation", "The forward pass"),
+        ("Loss_output_0", "value", -1, "", "The outputs are finite"),
+        ("b_output_0", "value", 0, "", "Check this layer"),
+    ],
+)
+def test_the_operation_of_a_loss_is_named(
+    bad: str, of: str, number: int, said: str, remedy: str
+) -> None:
+    trial = TrialBuilder()
+    operations = {"0": "log at train.py:9", "1": "sqrt"}
+    collections = {
+        name: CollectionEntry(name, (regex,))
+        for name, regex in (("losses", "Loss_output"), ("gradients", "^gradient/"))
+    }
+    file = CollectionsFile(collections, script_lines={"operations": operations})
+    trial.store.put(collections_key("worker_0"), file.encode())
+    tensors = {bad: [np.nan], f"Loss_not_finite/{of}_0": np.float32(number)}
+    trial.step(0, tensors)
+    evidence = evidence_of(*trial.outcomes(NonFinite()))
+    assert said in evidence.sentence
+    assert bool(said) == ("operation" in evidence.sentence)
+    assert evidence.remedy.startswith(remedy)
+    assert (evidence.lines or {}).get("tensor", "") == ("train.py:9" if "log" in said else "")
 
 
 def test_of_equal_places_the_first_worker_is_reported() -> None:
