@@ -116,8 +116,10 @@ class ModelCapture(Part):
             return
         self.capture(names.weights)
         if OPTIMIZER_STEPS in due:
-            rate = {f"{OPTIMIZER_STEPS}/learning_rate": optimizer.learning_rate}
-            self.capture(rate, (OPTIMIZER_STEPS,))
+            is_frozen = bool(names.weights) and not model.trainable_weights
+            counts = {"learning_rate": optimizer.learning_rate, "all_frozen": np.float32(is_frozen)}
+            named = {f"{OPTIMIZER_STEPS}/{name}": value for name, value in counts.items()}
+            self.capture(named, (OPTIMIZER_STEPS,))
         if with_state:
             self.capture_optimizer_variables(optimizer.variables)
 

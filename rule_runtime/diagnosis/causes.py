@@ -191,6 +191,12 @@ CAUSES: Final = (
         line_of="optimizer",
     ),
     Cause(
+        "all_frozen",
+        "All weights are frozen",
+        ("TrainingLoop.all_frozen",),
+        ("TrainingLoop", *_NOT_LEARNING, *_NO_UPDATE),
+    ),
+    Cause(
         "gradients_clipped",
         "Gradients are clipped to almost nothing",
         ("TrainingLoop.clipped_while_scaled", "TrainingLoop.clipped"),

@@ -46,6 +46,7 @@ class ClassLabels(NamedTuple):
         num_classes: Number of classes in the predictions; 0 if unknown.
         are_of_rows: Whether each row has one label, not one per pixel or word.
         weights: Weights of the rows [N]; None if they are equal.
+        are_whole: Whether they have an integer type.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ClassLabels(NamedTuple):
     num_classes: int
     are_of_rows: bool
     weights: npt.NDArray[np.float32] | None = None
+    are_whole: bool = True
 
     @property
     def are_all(self) -> bool:
@@ -197,4 +199,6 @@ def _classes(
     if len(np.unique(classes)) > MAX_CLASSES:
         raise ValueError(f"there are more than {MAX_CLASSES} classes")
     are_of_rows = len(classes) <= len(np.atleast_1d(values[labels]))
-    return ClassLabels(labels, worker, classes, is_wrong, num_classes, are_of_rows)
+    are_whole = values[labels].dtype.kind in "iub"
+    of = (labels, worker, classes, is_wrong, num_classes, are_of_rows)
+    return ClassLabels(*of, are_whole=are_whole)

@@ -45,13 +45,20 @@ _MIN_BATCHES: Final = 10
 
 
 class Labels(NamedTuple):
-    """One tensor of labels at a step, its row, and the loss that has them as targets, if any."""
+    """One tensor of labels at a step.
+
+    Attributes:
+        at: Its row.
+        loss: The loss that has them as targets by its name, if any.
+        of_model: The only loss of the model if Keras saved them apart from it.
+    """
 
     at: int
     name: str
     worker: str
     statistics: Input
     loss: Loss | None
+    of_model: Loss | None = None
 
     @property
     def key(self) -> str:
@@ -78,7 +85,8 @@ class Labels(NamedTuple):
     @property
     def loss_value(self) -> float | None:
         """The value of the loss that has them as targets; None if unknown."""
-        return self.loss.value if self.loss and math.isfinite(self.loss.value) else None
+        loss = self.loss or (self.of_model if self.may_be_made_up else None)
+        return loss.value if loss and math.isfinite(loss.value) else None
 
     @property
     def are_classes(self) -> bool:
@@ -87,17 +95,15 @@ class Labels(NamedTuple):
         return loss is None or self.is_whole or loss.kind in (LossKind.CLASSES, LossKind.BINARY)
 
     @property
-    def are_data(self) -> bool:
-        """Whether they are known to be labels, not constants from the script.
+    def may_be_made_up(self) -> bool:
+        """Whether they may be constants from the script, as in adversarial training: -1, 0 or 1."""
+        return not self.is_whole and self.statistics.low in (-1.0, 0.0, 1.0)
 
-        Targets of -1, 0 or 1 may be constants, as in adversarial training. The targets of an
-        unknown kind of loss may not be labels.
-        """
+    @property
+    def are_data(self) -> bool:
+        """Whether they are known to be labels: an unknown kind of loss may have other targets."""
         loss = self.loss
-        if loss is None:
-            return True
-        is_made_up = not self.is_whole and self.statistics.low in (-1.0, 0.0, 1.0)
-        return loss.kind is not LossKind.UNKNOWN and not is_made_up
+        return loss is None or (loss.kind is not LossKind.UNKNOWN and not self.may_be_made_up)
 
 
 def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
@@ -106,11 +112,13 @@ def labels_of(step: StepView, rows: TensorRows) -> list[Labels]:
     Their name is `X_input_1` if they are targets of the loss `X_output_0`.
     """
     found = []
+    of_keras = [loss for loss in step.fact(Losses).losses if loss.is_of_keras]
     for at, ((name, worker), of) in enumerate(described(rows).items()):
         owner = name.removesuffix("_input_1")
         loss = None if owner == name else step.fact(Losses).find(f"{owner}_output_0", worker)
         if -LARGEST < of.low <= of.high < LARGEST:
-            found.append(Labels(at, name, worker, of, loss))
+            own = [other for other in of_keras if other.worker == worker]
+            found.append(Labels(at, name, worker, of, loss, own[0] if len(own) == 1 else None))
     return sorted(found, key=lambda labels: (labels.name, labels.worker))
 
 

@@ -22,6 +22,7 @@ from rule_runtime.facts.class_labels import (
     training_classes,
 )
 from rule_runtime.facts.labels import TRAINING_DATA
+from rule_runtime.facts.losses import Losses
 from rule_runtime.numerics.label_tally import LabelTally
 from rule_runtime.trial.step_view import StepView
 
@@ -29,6 +30,9 @@ __all__ = ["ClassImbalance"]
 
 _MOST: Final = 0.95
 """Share of labels from which a model that always predicts one class looks good."""
+_TWO: Final = 2
+_LEARNED: Final = 0.1
+"""Share of a guess's loss below which a constant label is learned."""
 _ENOUGH: Final = 30
 """Labels of a class that suffice for learning: a share of them has an error of 0.09."""
 
@@ -102,6 +106,8 @@ class ClassImbalance(Rule):
             raise self.needs().too_few(most)
         findings = []
         for labels, tally in counted:
+            if _may_be_made_up(step, labels, tally):
+                continue
             of = tallies.elsewhere(step.mode, labels) if self.unlike_validation else None
             is_other = tallies.are_of_validation(step.mode, labels)
             imbalance = None if is_other else self._imbalance(tally, labels, of)
@@ -152,6 +158,18 @@ class ClassImbalance(Rule):
         share = float(shares[at])
         is_found = share > limit and tally.total >= self.samples
         return Finding(share, limit, message, "misprediction") if is_found else None
+
+
+def _may_be_made_up(step: StepView, labels: ClassLabels, tally: LabelTally) -> bool:
+    """Return whether labels may be constants of adversarial training: no model learns these."""
+    if labels.are_whole or labels.are_all or len(tally.classes) > 1 or labels.num_classes != _TWO:
+        return False
+    shares = [
+        of.value / of.zero_output_loss
+        for of in step.fact(Losses).losses
+        if of.worker == labels.worker and of.zero_output_loss > 0
+    ]
+    return bool(shares) and min(shares) > _LEARNED
 
 
 def _class_of_median_label(counts: npt.NDArray[np.int64]) -> int:

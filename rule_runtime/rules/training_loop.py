@@ -16,6 +16,8 @@ from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.saved_tensors import largest_count
+from rule_runtime.facts.tensor_changes import since_previous_step
+from rule_runtime.numerics.tensor_change import are_identical
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["TrainingLoop"]
@@ -50,6 +52,10 @@ _MISTAKES: Final = {
         "the learning rate is 0, and was {:.3g}: nothing is learned any more",
         "Fit the number of steps of the scheduler to that of the training.",
     ),
+    "all_frozen": Mistake(
+        "no weight changes: all weights of the model are frozen",
+        "Set trainable = True for the layers to train, before the first step.",
+    ),
     "clipped": Mistake(
         "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass",
         "Raise the limit of gradient clipping above the usual norm.",
@@ -76,6 +82,7 @@ class TrainingLoop(Rule):
         * `idle_passes` backward passes ran without an optimizer step.
         * Two batches of validation had a loss in training mode.
         * The learning rate is 0 after it was larger.
+        * All weights of a Keras model are frozen, and none changes.
         * Gradients shrink `max_reduction` times between `backward()` and `step()`.
         * All data-parallel ranks got the same inputs.
 
@@ -94,7 +101,7 @@ class TrainingLoop(Rule):
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
     only_training = "there are no optimizer steps in mode {}"
-    fatal_measures = ("backward_passes_since",)
+    fatal_measures = ("backward_passes_since", "all_frozen")
 
     needs = saved_steps_of_patience
 
@@ -102,7 +109,7 @@ class TrainingLoop(Rule):
         """Check for each mistake.
 
         Memory: `streaks`, by measure; `rate`, the largest learning rate; `norm`, that of the
-        latest gradients that an optimizer got.
+        latest gradients that an optimizer got; the state of `since_previous_step`.
         """
         measured = [*self._measured(step, memory)]
         if not measured:
@@ -137,6 +144,9 @@ class TrainingLoop(Rule):
         if rate is not None:
             highest = memory["rate"] = max(rate, memory.get("rate", 0.0))
             yield "learning_rate", float(rate == 0 < highest), 1, (highest,)
+        if largest_count(step, "all_frozen"):
+            pairs = since_previous_step(step, ("weights",), memory)
+            yield "all_frozen", float(are_identical(pairs.now, pairs.before).all()), 1, ()
         norm = largest_count(step, "gradient_norm")
         if norm is not None and norm > 0:
             at_step = largest_count(step, "gradient_norm_at_step") or 0.0

@@ -15,6 +15,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
+from rule_runtime.rules.training_loop import TrainingLoop
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.rules.weight_update_ratio import UnchangedTensor
 from tests.frameworks.stored_views import views_of
@@ -92,6 +93,20 @@ def test_a_frozen_part_is_no_issue(tmp_path: Path) -> None:
     folder = train(tmp_path / "run", keras.optimizers.SGD(0.01), num_steps=120, frozen=True)
     assert not reported(folder, DeadOptimizer())
     assert not reported(folder, UnchangedTensor(tensor_regex=("kernel",)))
+
+
+def test_a_model_of_frozen_weights_alone_is_found(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.trainable = False
+    saved = SaveConfig(save_interval=2)
+    hook = KerasHook(
+        tmp_path, include_collections=["weights", "optimizer_steps"], save_config=saved
+    )
+    data = np.zeros((10 * BATCH, FEATURES), np.float32)
+    model.fit(data, data[:, :1], batch_size=BATCH, verbose=0, callbacks=[hook])
+    hook.close()
+    assert "all weights of the model are frozen" in reported(tmp_path, TrainingLoop())
 
 
 def test_gradients_that_are_accumulated_beside_a_normalisation(tmp_path: Path) -> None:

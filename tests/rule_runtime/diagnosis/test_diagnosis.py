@@ -79,6 +79,7 @@ def test_the_table_knows_each_rule() -> None:
         (("LearningRateTooHigh.learning_rate",), "shrinkage_too_weak"),
         (("DeadRelu", "VanishingGradient.zero_gradient", "MissingGradient"), "inactive_relu"),
         (("DeadOptimizer.all_unchanged_saved_steps",), "no_optimizer_step"),
+        (("TrainingLoop.all_frozen", "PlateauedLoss"), "all_frozen"),
         (("DeadOptimizer.unchanged_saved_steps",), "parameters_not_in_optimizer"),
         (("NonFinite.nan_in_inputs", "LossDiverging"), "missing_values"),
         (("NonFinite.growth",), "learning_rate_too_high"),

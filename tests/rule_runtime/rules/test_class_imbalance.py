@@ -116,6 +116,22 @@ def test_the_only_class_that_came_is_one_of_more() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("loss", "dtype", "is_found"),
+    [(0.5, np.float32, False), (0.01, np.float32, True), (0.5, np.int64, True)],
+)
+def test_constant_labels_that_no_model_learns_may_be_made_up(
+    loss: float, dtype: type, is_found: bool
+) -> None:
+    tensors = {
+        "labels": np.ones(600, dtype),
+        "predictions": np.full(600, 0.6),
+        "BinaryCrossentropyLoss_output_0": np.float32(loss),
+    }
+    (outcome,) = outcomes(ClassImbalance(), tensors)
+    assert isinstance(outcome, IssueFound if is_found else Passed)
+
+
 def test_one_hot_labels_and_argmax() -> None:
     labels = labels_of(300, 300)
     right = {"labels": np.eye(2)[labels], "predictions": np.eye(2)[labels] * 0.4 + 0.3}

@@ -128,6 +128,18 @@ def test_true_and_made_up_are_no_labels_unless_validation_has_others(
     assert bool(fires(trial.outcomes(LabelDegenerate()))) is (elsewhere == "other")
 
 
+@pytest.mark.parametrize(("falls_to", "is_found"), [(0.05, True), (0.5, False)])
+def test_made_up_labels_of_keras_are_no_data_unless_they_are_learned(
+    falls_to: float, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(labels=("^labels$",), losses=("^loss$",))
+    for step in range(100):
+        loss = {"BinaryCrossentropyLoss_output_0": np.float64(0.7 if step < 10 else falls_to)}
+        trial.step(step, {**loss, "loss": np.float64(0.7), "labels": np.ones((64, 1))})
+    assert bool(fires(trial.outcomes(LabelDegenerate()))) is is_found
+
+
 def test_a_validation_that_is_sorted_is_no_training() -> None:
     trial = make_run(
         *({"labels": np.full(500, 3)} for _ in range(40)),

@@ -169,3 +169,12 @@ def test_gradients_that_are_divided_by_a_number_are_not_clipped() -> None:
         lambda step: {"gradient_norm": 2e3 + step * 10, "gradient_norm_at_step": 0.2 + step / 1000}
     )
     assert not found_at(TrainingLoop(), trial)
+
+
+def test_frozen_weights_are_found_once_none_changes() -> None:
+    counts = _named({"learning_rate": 0.1, "all_frozen": 1.0})
+    for factor, expected in ((0.0, 30), (1.0, None)):
+        trial = TrialBuilder()
+        for step in STEPS:
+            trial.step(step, {"weights/a/kernel:0": np.ones(3) + factor * step, **counts})
+        assert next(iter(found_at(TrainingLoop(), trial)), None) == expected
