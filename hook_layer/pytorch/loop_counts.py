@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
@@ -53,8 +54,9 @@ class LoopCounts:
         self._skipped: dict[int, int | Tensor] = {}
         self._last: ReferenceType[Optimizer] | None = None
         self._own: set[int] = set()  # optimizers of the watched models that have stepped
-        # Their consecutive steps without a gradient; by id, because some are not hashable.
-        self._idle: dict[int, tuple[ReferenceType[Optimizer], int]] = {}
+        # Consecutive steps without a gradient, by id, because some are not hashable. Of optimizers
+        # of other parameters: steps if there never was one.
+        self._idle: dict[int, tuple[ReferenceType[Optimizer], float]] = {}
         self._are_left: Tensor | None = None  # whether earlier gradients remain
         self._scale: Tensor | None = None
         self._rate: float | Tensor | None = None
@@ -111,13 +113,13 @@ class LoopCounts:
         self.num_passes = 0
         self._num_steps += 1
         self._done.add(id(optimizer))
+        known, idle = self._idle.get(id(optimizer), (None, 0))
+        idle = idle if known is not None and known() is optimizer else 0
+        after = 0 if is_ours else -inf
+        self._idle[id(optimizer)] = ref(optimizer), idle + 1 if is_without_effect else after
         if is_ours:
             self._last = ref(optimizer)
             self._own.add(id(optimizer))
-            known, idle = self._idle.get(id(optimizer), (None, 0))
-            is_known = known is not None and known() is optimizer
-            idle = (idle if is_known else 0) + 1
-            self._idle[id(optimizer)] = self._last, idle if is_without_effect else 0
         if is_ours and is_recorded:
             self._rate = _largest_rate(optimizer)
             trained = (p for p in parameters_of(optimizer) if p.requires_grad)
@@ -152,10 +154,12 @@ class LoopCounts:
         Args:
             are_all_of_others: Whether no optimizer of the script holds parameters of the model.
         """
-        idle = [self.without_gradient]
-        idle += [number for known, number in self._idle.values() if known() is not None]
+        alive = [(key, num) for key, (known, num) in self._idle.items() if known() is not None]
+        idle = [num for key, num in alive if key in self._own]
+        unused = [num for key, num in alive if key not in self._own]
         counts: dict[str, float | Tensor] = {
-            "without_gradient": max(idle),
+            "without_gradient": max([self.without_gradient, *idle]),
+            "of_unused_parameters": max([0, *unused]),
             "of_other_parameters": self._of_others if are_all_of_others else 0,
             "skipped": max(map(int, self._skipped.values()), default=0),
             "validation_passes_in_training_mode": self._in_training_mode,

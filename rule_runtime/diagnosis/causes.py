@@ -182,10 +182,7 @@ CAUSES: Final = (
     Cause(
         "no_optimizer_step",
         "No weight changes",
-        (
-            *("TrainingLoop.backward_passes_since", "IneffectiveSteps.of_other_parameters"),
-            "DeadOptimizer.all_unchanged_saved_steps",
-        ),
+        ("TrainingLoop.backward_passes_since", "DeadOptimizer.all_unchanged_saved_steps"),
         ("TrainingLoop", *_NOT_LEARNING, *_NO_UPDATE),
         "Call optimizer.step() after backward(), with an optimizer of this model's parameters.",
         line_of="optimizer",
@@ -216,6 +213,13 @@ CAUSES: Final = (
         _GENERALISATION,
     ),
     # Optimizer
+    Cause(
+        "optimizer_of_unused_parameters",
+        "An optimizer trains parameters that are not used",
+        ("IneffectiveSteps.of_other_parameters", "IneffectiveSteps.of_unused_parameters"),
+        ("TrainingLoop", "DeadOptimizer", *_UNSTABLE, *_NOT_LEARNING, *_NO_UPDATE),
+        line_of="optimizer",
+    ),
     Cause(
         "parameters_not_in_optimizer",
         "The optimizer does not train all of the model",

@@ -39,6 +39,12 @@ _CAUSES: Final = {
         "Create the optimizer from model.parameters() after the last change of the model, and "
         "again wherever the model is loaded or created again.",
     ),
+    "of_unused_parameters": Mistake(
+        "an optimizer trains parameters that get no gradient and are of no model that is called, "
+        "for {:,.0f} steps",
+        "Create each optimizer from the parameters of the model that is called, after the last "
+        "change of it.",
+    ),
     "gradients_cleared": Mistake(
         "gradients are cleared before the optimizer steps, for {:,.0f} steps, and no weight "
         "changes",
@@ -68,6 +74,7 @@ class IneffectiveSteps(Rule):
           twice as many at any scale;
         * `patience` steps in a row without a gradient or without a parameter of the model, if no
           saved weight changes; gradients that were cleared before the step have their own finding;
+        * an optimizer of parameters that no called model has, and that never get a gradient;
         * boosted trees of which none has a split, from the fifth tree on.
 
     Parameters:
@@ -123,6 +130,8 @@ class IneffectiveSteps(Rule):
         pairs = since_previous_step(step, ("weights",), memory)
         is_equal = bool(are_identical(pairs.now, pairs.before).all())
         is_unchanged = streak(memory, is_bad=is_equal) >= _UNCHANGED
+        if counts["of_unused_parameters"] >= self.patience > counts["of_other_parameters"]:
+            return "of_unused_parameters", self.patience
         name = "of_other_parameters" if counts["of_other_parameters"] else "without_gradient"
         is_cause = is_unchanged and counts[name] >= self.patience
         if name == "without_gradient" and counts["gradients_cleared"]:

@@ -265,3 +265,18 @@ def test_steps_of_an_optimizer_that_was_deleted_count_no_more() -> None:
     del optimizers[0]
     gc.collect()
     assert float(counts.facts(are_all_of_others=False)[name]) == 0
+
+
+def test_an_optimizer_of_parameters_that_are_not_used() -> None:
+    counts, name = LoopCounts(), "optimizer_steps/of_unused_parameters"
+    parameters = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+    ours, late, unused = (SGD([parameter], 0.1) for parameter in parameters)
+    parameters[1].grad = torch.ones(2)
+    counts.step_ended(late, is_ours=False, is_recorded=False)
+    parameters[1].grad = None
+    for _ in range(3):
+        counts.step_ended(ours, is_ours=True, is_recorded=False)
+        counts.step_ended(late, is_ours=False, is_recorded=False)
+    assert float(counts.facts(are_all_of_others=False)[name]) == 0
+    counts.step_ended(unused, is_ours=False, is_recorded=False)
+    assert float(counts.facts(are_all_of_others=False)[name]) == 1

@@ -81,6 +81,14 @@ def test_an_optimizer_of_other_parameters_is_named_as_the_cause() -> None:
     assert not found_at(IneffectiveSteps(), run_of(lambda _: counts, weight=float))
 
 
+@pytest.mark.parametrize(("steps", "is_found"), [(19, False), (20, True)])
+def test_one_of_several_optimizers_that_trains_nothing(steps: int, is_found: bool) -> None:
+    trial = run_of(lambda _: {"skipped": 0, "of_unused_parameters": steps}, weight=float)
+    found = [o for o in trial.outcomes(IneffectiveSteps()) if isinstance(o, IssueFound)]
+    assert bool(found) is is_found
+    assert not found or not found[0].evidence.is_fatal
+
+
 @pytest.mark.parametrize(
     ("skipped", "scale", "fires"),
     [(19, 0.1, False), (20, 0.1, True), (20, 4.0, False), (39, 128.0, False), (40, 128.0, True)],
