@@ -43,7 +43,9 @@ def _standard(outputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Tensor]]:
         # Not by torch's loss functions: the hook listens to those.
         errors = outputs - targets.float()
         yield "MSELoss", errors.square().mean()
-        yield "L1Loss", errors.abs().mean()
+        sizes = errors.abs()
+        yield "L1Loss", sizes.mean()
+        yield "HuberLoss", torch.where(sizes < 1, errors.square() / 2, sizes - 0.5).mean()
         shares = targets.float().clamp(0, 1)
         right = outputs.clamp(0, 1).log().clamp(min=_LEAST_LOGARITHM)
         wrong = (1 - outputs.clamp(0, 1)).log().clamp(min=_LEAST_LOGARITHM)

@@ -41,6 +41,15 @@ LOSSES: dict[str, tuple[Loss, Tensor, str]] = {
     "squares": (lambda o: ((o[:, 0] - NUMBERS) ** 2).mean(), NUMBERS, "MSELoss"),
     "sum of squares": (lambda o: (o[:, 0] - NUMBERS).pow(2).sum(), NUMBERS, "MSELoss"),
     "sizes": (lambda o: (NUMBERS - o[:, 0]).abs().mean(), NUMBERS, "L1Loss"),
+    "Huber": (
+        lambda o: torch.where(
+            (o[:, 0] - NUMBERS).abs() < 1,
+            (o[:, 0] - NUMBERS) ** 2 / 2,
+            (o[:, 0] - NUMBERS).abs() - 0.5,
+        ).mean(),
+        NUMBERS,
+        "HuberLoss",
+    ),
     "with a penalty": (
         lambda o: ((o[:, 0] - NUMBERS) ** 2).mean() + 100 * o.square().mean(),
         NUMBERS,
