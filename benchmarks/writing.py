@@ -104,9 +104,10 @@ def write_trial(folder: Path, arrays: Arrays, num_steps: int) -> float:
     for record in records:
         for row, (name, array) in enumerate(arrays.items()):
             snapshot = ArraySnapshot(array)
-            record.tensors[name] = CapturedTensor(
+            tensor = CapturedTensor(
                 array.dtype.name, array.shape, raw=snapshot, statistics=rows, row=row
             )
+            record.add({name: tensor})
     writer = StepWriter(LocalStore(folder), RunIdentity("0" * 26, "worker_0"))
 
     def work() -> None:

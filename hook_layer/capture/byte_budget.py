@@ -70,6 +70,7 @@ class ByteBudget:
 
     Attributes:
         cut: The cut values, by name.
+        is_unlimited: Whether values of any size are stored in the open step.
     """
 
     def __init__(
@@ -84,18 +85,15 @@ class ByteBudget:
         self._values: dict[str, _Value] = {}
         self._expected: dict[str, tuple[_Value, int]] = {}
         self._free = math.inf
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether values of any size are stored in the open step."""
-        return self._free == math.inf
+        self.is_unlimited = True
 
     def begin_step(self, kind: Hashable) -> None:
         """Divide the budget of a step among its expected values."""
         self._kind, self._values, self._expected = kind, {}, {}
         self._free = self._limit()
+        self.is_unlimited = self._free == math.inf
         last = self._last.get(kind)
-        if last and self._free < math.inf:
+        if last and not self.is_unlimited:
             rows = _divided(last, int(self._free * _EXPECTED))
             self._expected = {name: (value, rows[name]) for name, value in last.items()}
             self._free -= sum(value.row_bytes * rows[name] for name, value in last.items())
@@ -108,15 +106,13 @@ class ByteBudget:
             tensor: Its type and shape.
             max_elements: Limit of its collections; None for no limit.
         """
-        if max_elements is None and self._free == math.inf:
-            return None
         value = _Value.of(tensor)
         num_rows = value.num_rows
         if math.prod(tensor.shape) <= 1 and max_elements != 0:
             return None
         if max_elements is not None:
             num_rows = min(num_rows, max_elements // (math.prod(tensor.shape[1:]) or 1))
-        if self._free < math.inf and value.row_bytes:
+        if not self.is_unlimited and value.row_bytes:
             self._values[name] = replace(value, num_rows=num_rows)
             num_rows = min(num_rows, self._affordable(name, self._values[name]))
         return None if num_rows == value.num_rows else num_rows
@@ -130,7 +126,7 @@ class ByteBudget:
         for name, tensor in tensors.items():
             if tensor.rows is not None:
                 self._note_cut(name, tensor.rows, tensor.shape[0] if tensor.shape else 1)
-        if self._free < math.inf:
+        if not self.is_unlimited:
             self._last[self._kind] = self._values
             self._num_steps += 1
             self._run_bytes += sum(map(_stored_size, tensors.values()))

@@ -200,9 +200,12 @@ class StepRecord:
         mode_step: Step within the mode.
         tensors: Captured tensors by name.
         wall_time: When the step began, seconds since 1970; default: now.
+
+    Attributes:
+        num_tensors: Number of its tensors; those captured repeatedly may count twice.
     """
 
-    __slots__ = ("_parts", "mode", "mode_step", "step", "wall_time")
+    __slots__ = ("_parts", "mode", "mode_step", "num_tensors", "step", "wall_time")
 
     def __init__(
         self,
@@ -217,13 +220,9 @@ class StepRecord:
         self.mode_step = mode_step
         self.wall_time = time.time() if wall_time is None else wall_time
         self._parts: list[dict[str, CapturedTensor] | CapturedBatch] = []
+        self.num_tensors = 0
         if tensors is not None:
-            self._parts.append(tensors)
-
-    @property
-    def num_tensors(self) -> int:
-        """Number of its tensors; those captured repeatedly may count twice."""
-        return sum(map(len, self._parts))
+            self.add(tensors)
 
     @property
     def tensors(self) -> dict[str, CapturedTensor]:
@@ -232,7 +231,7 @@ class StepRecord:
             found: dict[str, CapturedTensor] = {}
             for part in self._parts:
                 found.update(part if isinstance(part, dict) else part.tensors())
-            self._parts = [found]
+            self._parts, self.num_tensors = [found], len(found)
             return found
         return self._parts[0]
 
@@ -242,10 +241,10 @@ class StepRecord:
         singles = (part for part in self._parts if isinstance(part, dict))
         return {name: tensor for part in singles for name, tensor in part.items()}
 
-    def add(self, tensors: dict[str, CapturedTensor] | CapturedBatch) -> None:
+    def add(self, *parts: dict[str, CapturedTensor] | CapturedBatch) -> None:
         """Add tensors; they replace others with the same names."""
-        if len(tensors):
-            self._parts.append(tensors)
+        self._parts += parts
+        self.num_tensors += sum(map(len, parts))
 
     @property
     def nbytes(self) -> int:
@@ -270,7 +269,7 @@ class StepRecord:
     def clear(self) -> None:
         """Release the memory of all snapshots, and forget the tensors."""
         self.release()
-        self._parts = []
+        self._parts, self.num_tensors = [], 0
 
     def release(self) -> None:
         """Release the memory of all snapshots; those of batches are freed with the batch."""

@@ -35,23 +35,17 @@ class EarlierHooks:
         hooks: The hooks; referenced weakly.
     """
 
-    def __init__(self, hooks: Iterable[CountingHook] = ()) -> None:
+    def __init__(self, hooks: Iterable[CountingHook]) -> None:
         self._steps = [(ref(hook), hook.step) for hook in hooks]
         self._num_steps = 0
 
-    def __bool__(self) -> bool:
-        """Return whether any earlier hook may still be open."""
-        return bool(self._steps)
-
-    def count_step(self) -> None:
-        """Count a step of the later hook."""
-        if not self._steps:
-            return
+    def count_step(self) -> bool:
+        """Count a step of the later hook; return whether any earlier hook may still be open."""
         self._num_steps += 1
-        if self._num_steps <= IDLE_STEPS:
-            return
+        if self._steps and self._num_steps <= IDLE_STEPS:
+            return True
         for known, step in self._steps:
             hook = known()
             if hook is not None and hook.step == step:
                 hook.close()
-        self._steps = []
+        return False

@@ -159,7 +159,7 @@ class OptimizerBegins(Event):
 
 @dataclass(frozen=True)
 class StepEnds(Event):
-    """A step ends, saved or not: capture what is left of it. It may have ended already."""
+    """A step ends, saved or not: capture what is left of it."""
 
 
 @dataclass(frozen=True)

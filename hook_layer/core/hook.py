@@ -120,7 +120,7 @@ class BaseHook(Part):
             self.session.write_collections,
         )
         self.interruption = Interruption(self.session, self.recorder, self.clock)
-        self._earlier = EarlierHooks()
+        self._earlier: EarlierHooks | None = None  # None: no earlier run of this process
         self._close_s = 0.0
         self._next_due = -1.0
         self._configuration: tuple[int, ...] = ()
@@ -197,12 +197,13 @@ class BaseHook(Part):
     def _find_next_due(self) -> None:
         """Find the next step in which more than counting may be due."""
         clock, session = self.clock, self.session
-        has_others = self.stop_listener.agreement is not None or bool(self._earlier)
+        has_others = self.stop_listener.agreement is not None or self._earlier is not None
         if session.trial is None or has_others or session.resumption.looks_for_checkpoints:
             self._next_due = -1
             return
-        in_mode = self.collector.next_step(clock.mode, clock.mode_step)
-        self._next_due = clock.step + in_mode - clock.mode_step
+        mode_step = clock.mode_step
+        in_mode = self.collector.next_step(clock.mode, mode_step)
+        self._next_due = clock.step + in_mode - mode_step
         self._configuration = self.collection_manager.configuration()
 
     def begin_step(self) -> None:
@@ -214,7 +215,8 @@ class BaseHook(Part):
         """
         session = self.session
         self.recorder.end_step()
-        session.resumption.check_for_checkpoint()
+        if session.resumption.looks_for_checkpoints:
+            session.resumption.check_for_checkpoint()
         if session.is_writer is None:
             # A stopped session begins no run, no matter how its framework stops.
             refusal = self.stop_listener.refuse(session.place.stop_request)
@@ -226,9 +228,12 @@ class BaseHook(Part):
             self._stop(request)
         self._open()
         self.clock.count()
-        self._earlier.count_step()
+        if self._earlier is not None and not self._earlier.count_step():
+            self._earlier = None
         if session.is_writer:
             self.recorder.begin_step()
+        else:
+            self.recorder.skip_step()
         self._find_next_due()
 
     def training_resumes_at(self, step: int) -> None:

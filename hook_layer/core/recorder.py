@@ -90,8 +90,9 @@ class Recorder:
         self.record = StepRecord(clock.step, mode, mode_step)
         if not collector.due:
             return
-        self.record.add(self._pending)
-        self._pending = {}
+        if self._pending:
+            self.record.add(self._pending)
+            self._pending = {}
         names = (collection.name for collection in collector.due)
         self._tensor_capture.budget.begin_step((mode, *names))
 
@@ -114,10 +115,7 @@ class Recorder:
             if is_late and self.is_captured:
                 self.saw_late_tensors = True
             if self.record is not None:
-                batches, rest = self._tensor_capture.batches(tensors)
-                for batch in batches:
-                    self.record.add(batch)
-                self.record.add(self._tensor_capture.capture(rest))
+                self.record.add(*self._tensor_capture.parts(tensors))
                 return
             if not self.num_late:
                 logger.warning(
@@ -162,6 +160,8 @@ class Recorder:
 
     def end_step(self) -> None:
         """Hand the open step over, if there is one."""
+        if self.record is None and not self.is_skipped:
+            return
         self._events.emit(StepEnds())
         with self.lock:
             record, self.record, self.is_skipped = self.record, None, False

@@ -28,6 +28,7 @@ class Resumption(Part):
         start: Where the run begins; None while undecided.
         framework_step: Number of the next step of a run that its framework resumes; 0: a new run.
         last_saved_step: Last step that was saved in this run.
+        looks_for_checkpoints: Whether each step looks for a checkpoint.
     """
 
     def __init__(self, state: HookState, clock: StepClock, place: RunPlace) -> None:
@@ -35,6 +36,7 @@ class Resumption(Part):
         self.start: RunStart | None = None
         self.framework_step = 0
         self.last_saved_step = clock.step
+        self.looks_for_checkpoints = False
         self._clock = clock
         self._place = place
         self._trial: TrialSession | None = None
@@ -44,11 +46,6 @@ class Resumption(Part):
     def has_new_checkpoint(self) -> bool:
         """Whether a checkpoint was saved since the last check."""
         return self._checkpoints is not None and self._checkpoints.has_changes
-
-    @property
-    def looks_for_checkpoints(self) -> bool:
-        """Whether each step looks for a checkpoint."""
-        return self._checkpoints is not None
 
     def own_start(self) -> RunStart:
         """Return where the run begins if this rank decides; the decision is cached."""
@@ -97,7 +94,7 @@ class Resumption(Part):
         except Exception as error:  # noqa: BLE001 - training starts in any case
             self.failures.failed("checkpoints", error)
             return RunStart.new()
-        self._checkpoints = keeper
+        self._checkpoints, self.looks_for_checkpoints = keeper, True
         return start
 
     @guarded("checkpoints")

@@ -172,7 +172,7 @@ class Session(Part):
             logger.info("dry run: step %d has %d tensors", record.step, record.num_tensors)
             record.release()
             return
-        if not self.trial.has_collections:
+        if self.trial.collections is None:
             self.write_collections()
         self.resumption.last_saved_step = record.step
         self.trial.writer.submit(record)

@@ -102,13 +102,18 @@ class TensorCapture:
         self._failures = failures
         self._with_statistics = with_statistics
 
-    def batches(self, tensors: PlannedTensors) -> tuple[Sequence[CapturedBatch], PlannedTensors]:
-        """Capture the current tensors in batches if possible, and return the others."""
-        return self.source.batches(
+    def parts(self, tensors: PlannedTensors) -> list[CapturedBatch | dict[str, CapturedTensor]]:
+        """Capture the current tensors, in batches if possible.
+
+        Args:
+            tensors: The tensors; at least one.
+        """
+        batches, others = self.source.batches(
             tensors,
             has_values=self.budget.is_unlimited,
             has_statistics=self._with_statistics,
         )
+        return [*batches, self.capture(others)] if others else [*batches]
 
     def capture(self, tensors: PlannedTensors) -> dict[str, CapturedTensor]:
         """Capture the current tensors of one framework.
@@ -151,7 +156,8 @@ class TensorCapture:
             tensor.summaries = plan.summaries
             if plan.raw:
                 tensor.is_of_parameter = plan.is_of_parameter
-                tensor.rows = self.budget.rows(name, tensor, plan.raw_max_elements)
+                if plan.raw_max_elements is not None or not self.budget.is_unlimited:
+                    tensor.rows = self.budget.rows(name, tensor, plan.raw_max_elements)
         return captured
 
     def _copy_values(

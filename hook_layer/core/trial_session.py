@@ -56,6 +56,9 @@ class TrialSession:
         job: The job as described by its environment.
         options: Options of the hook.
         world_size: Number of ranks of the run, whether they write or not.
+
+    Attributes:
+        collections: Content of the newest collections file; None before the first.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class TrialSession:
         self._is_chief = identity.worker == _CHIEF
         self._job = job
         self._is_remote = not store.uri.startswith("file:")
-        self._collections: bytes | None = None
+        self.collections: bytes | None = None
         exporter: TensorBoardExporter | None = None
         if targets.tensorboard is not None:
             worker = None if self._is_chief else identity.worker
@@ -96,16 +99,11 @@ class TrialSession:
                 self.writer.put_file(ENVIRONMENT_FILE, partial(environment_of_process, world_size))
             self.stop_signal.start()
 
-    @property
-    def has_collections(self) -> bool:
-        """Whether the collections file was written."""
-        return self._collections is not None
-
     def write_collections(self, collections: CollectionsFile) -> None:
         """Write the collections file if it has changed."""
         content = collections.encode()
-        if content != self._collections:
-            self._collections = content
+        if content != self.collections:
+            self.collections = content
             self.writer.put_file(collections_key(self.identity.worker), content)
 
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:

@@ -70,7 +70,7 @@ def make_record(step: int, num_bytes: int = 4000) -> StepRecord:
     values = np.arange(num_bytes // 4, dtype="f4") + step
     statistics = NumpyBackend().statistics([values], [None])
     record = StepRecord(step, ModeKeys.TRAIN, step, wall_time=1.5)
-    record.tensors["w"] = CapturedTensor(
-        "float32", values.shape, raw=CountedSnapshot(values), statistics=statistics
-    )
+    snapshot = CountedSnapshot(values)
+    tensor = CapturedTensor("float32", values.shape, raw=snapshot, statistics=statistics)
+    record.add({"w": tensor})
     return record

@@ -70,9 +70,10 @@ def step_record(run: RunPlan, step: StepPlan, worker: int) -> StepRecord:
     statistics = TensorStatistics(list(snapshots.values()))
     for row, (name, snapshot) in enumerate(snapshots.items()):
         array = snapshot.array()
-        record.tensors[name] = CapturedTensor(
+        tensor = CapturedTensor(
             array.dtype.name, array.shape, raw=snapshot, statistics=statistics, row=row
         )
+        record.add({name: tensor})
     return record
 
 

@@ -442,11 +442,14 @@ def test_a_tensor_that_cannot_be_encoded_costs_nothing_but_its_value(
     ragged = np.empty(2, dtype=object)
     ragged[:] = [[1, 2], [3]]
     one = np.ones(1, "f4")
-    record.tensors["ragged"] = CapturedTensor("object", (2,), raw=ArraySnapshot(ragged))
-    record.tensors["\ud800"] = CapturedTensor("float32", (1,), raw=ArraySnapshot(one))
-    record.tensors["gone"] = CapturedTensor("float32", (1,), raw=BrokenSnapshot(one))
-    record.tensors["bare"] = CapturedTensor(
-        "float32", (1,), raw=ArraySnapshot(one), statistics=BrokenStatistics()
+    snapshot = ArraySnapshot(one)
+    record.add(
+        {
+            "ragged": CapturedTensor("object", (2,), raw=ArraySnapshot(ragged)),
+            "\ud800": CapturedTensor("float32", (1,), raw=snapshot),
+            "gone": CapturedTensor("float32", (1,), raw=BrokenSnapshot(one)),
+            "bare": CapturedTensor("float32", (1,), raw=snapshot, statistics=BrokenStatistics()),
+        }
     )
     with caplog.at_level(logging.WARNING):
         made.write(record)

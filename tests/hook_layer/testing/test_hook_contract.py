@@ -89,7 +89,7 @@ class LosesTheLastStep(LinearContract):
     def end(self, hook: LinearHook | None) -> None:
         super().end(hook)
         if hook is not None and hook.recorder.record is not None:
-            hook.recorder.record.tensors.clear()
+            hook.recorder.record.clear()
 
 
 class NeverEnds(LinearContract):
