@@ -42,8 +42,8 @@ class Event:
     """Something that happens in a training loop.
 
     Attributes:
-        reaches_disabled_parts: Whether parts that were disabled after errors get it, too, because
-            they must let go of what they hold.
+        reaches_disabled_parts: Whether idle parts, and those that were disabled after errors, get
+            it, too, because they must let go of what they hold.
     """
 
     reaches_disabled_parts: ClassVar[bool] = False
@@ -205,10 +205,12 @@ class Events:
 
     Attributes:
         failures: Counts the errors.
+        idle: Parts that have nothing to do until the models are released.
     """
 
     def __init__(self, failures: FailureLog) -> None:
         self.failures = failures
+        self.idle: set[str] = set()
         self._subscribers: dict[type[Event], tuple[_Subscriber, ...]] = {}
 
     def subscribe(self, kind: type[_Event], method: Callable[[_Event], None], part: str) -> None:
@@ -225,12 +227,11 @@ class Events:
 
     def emit(self, event: Event) -> None:
         """Call the subscribers of an event."""
-        failures = self.failures
+        failures, reaches_all = self.failures, event.reaches_disabled_parts
         for part, owner, function in self._subscribers.get(type(event), ()):
             subscriber = owner()
-            if subscriber is None:
-                continue
-            if part in failures.off and not event.reaches_disabled_parts:
+            is_off = part in failures.off or part in self.idle
+            if subscriber is None or (is_off and not reaches_all):
                 continue
             try:
                 function(subscriber, event)

@@ -70,6 +70,7 @@ class ActivationFunctions:
         self._known = _Callers()  # of the model that is called
         self._observed = ObservedCalls(self._on_call, failures, "functions")
         self._entrances: list[Any] = []
+        self._is_looking = False
         self._thread = 0
 
     def look(self, model: nn.Module) -> None:
@@ -77,6 +78,7 @@ class ActivationFunctions:
         self.stop()
         if not torch.is_grad_enabled():
             return
+        self._is_looking = True
         self._thread = threading.get_ident()
         self._known = self._callers.setdefault(model, _Callers())
         if self._known.next_pass() or model in self._known.modules:
@@ -89,9 +91,11 @@ class ActivationFunctions:
 
     def stop(self) -> None:
         """Stop watching."""
-        while self._entrances:
-            self._entrances.pop().remove()
-        self._observed.end()
+        if self._is_looking:
+            self._is_looking = False
+            while self._entrances:
+                self._entrances.pop().remove()
+            self._observed.end()
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         """Watch the calls of a module."""

@@ -34,10 +34,14 @@ __all__ = ["LossScaling", "dense_gradients", "parameters_of", "unscaled"]
 
 
 class LossScaling:
-    """Detects scaled losses and their scale."""
+    """Detects scaled losses and their scale.
+
+    Attributes:
+        scalers: The gradient scalers that have scaled a loss and still exist.
+    """
 
     def __init__(self) -> None:
-        self._scalers: WeakSet[GradScaler] = WeakSet()
+        self.scalers: WeakSet[GradScaler] = WeakSet()
         self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         self._newest_scale: Tensor | None = None
 
@@ -45,25 +49,16 @@ class LossScaling:
         """Detect scaled losses until the returned listener is removed."""
         return SCALER_SCALE.listen(self._on_scale)
 
-    @property
-    def is_scaling(self) -> bool:
-        """Whether a gradient scaler that still exists has scaled a loss."""
-        return len(self._scalers) > 0
-
-    def unscaled_loss(self, tensor: Tensor) -> Tensor:
-        """Return the unscaled value of the tensor that a backward pass starts from, detached.
+    def unscaled_loss(self, tensor: Tensor) -> tuple[Tensor, bool]:
+        """Return the unscaled value of a backward pass's start, detached, and whether it is scaled.
 
         Tensors that a scaler returned have a known scale. For tensors computed from them, the
         newest scale applies until a backward pass begins.
         """
-        scale = self.scale_of(tensor)
-        value = readable_if_possible(tensor).detach()
-        return value if scale is None else value / scale.to(value.device)
-
-    def scale_of(self, tensor: Tensor) -> Tensor | None:
-        """Return the scale of the tensor that a backward pass starts from; None if unscaled."""
         scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
-        return scale
+        value = readable_if_possible(tensor).detach()
+        is_scaled = scale is not None
+        return value / scale.to(value.device) if scale is not None else value, is_scaled
 
     def forget_newest(self) -> None:
         """Forget the newest scale: a backward pass uses its loss, or another step begins."""
@@ -73,7 +68,7 @@ class LossScaling:
         scaler = args[0]
         if not scaler.is_enabled():
             return
-        self._scalers.add(scaler)
+        self.scalers.add(scaler)
         scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
         if not isinstance(scale, Tensor):
             return
@@ -98,10 +93,9 @@ def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str,
     return {name: value / scale.to(value.device) for name, value in values.items()}
 
 
-def parameters_of(optimizer: Optimizer) -> Iterator[nn.Parameter]:
+def parameters_of(optimizer: Optimizer) -> list[nn.Parameter]:
     """Return the parameters that an optimizer trains."""
-    for group in optimizer.param_groups:
-        yield from group["params"]
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def dense_gradients(optimizer: Optimizer) -> Iterator[Tensor]:

@@ -45,10 +45,9 @@ from hook_layer.pytorch.steps import (
     Pass,
     StepBounds,
     graph_task_id,
-    is_recomputing,
     newest,
 )
-from hook_layer.pytorch.transforms import interpreter_stack, is_transformed
+from hook_layer.pytorch.transforms import interpreter_stack, is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 
 __all__ = ["TorchEvents"]
@@ -214,7 +213,7 @@ class TorchEvents(Part):
         loop.counts.num_passes += has_graph
         loop.counts.validated = ref(model) if model.training and not has_graph else None
         if kind is Pass.OUTSIDE_STEPS:
-            self._listen(is_on=loop.counts.validated is not None)
+            self._follow_pass(kind, model)
             return
         newest.model, owner.thread, owner.has_graph = ref(model), threading.get_ident(), has_graph
         is_quiet = not (self._is_watching or self._listening or self._has_new_models)
@@ -227,17 +226,19 @@ class TorchEvents(Part):
             if is_quiet and hook is not None and hook.count_unsaved_step():
                 loop.modes.steps.step_begins()
                 return
+        if not self._follow_pass(kind, model):
+            self._warn_if_forked()
+
+    @guarded("steps")
+    def _follow_pass(self, kind: Pass, model: nn.Module) -> bool:
+        """Begin the step that a pass begins, and emit the events of a pass in a saved step."""
+        if kind is Pass.OUTSIDE_STEPS:
+            self._listen(is_on=self._loop.counts.validated is not None)
+            return True
+        if kind is Pass.BEGINS:
             self._begin_step()
         elif kind is Pass.BEGINS_ANEW:
             self._begin_anew()
-        if not self.is_active:
-            self._warn_if_forked()
-        else:
-            self._watch_pass(model)
-
-    @guarded("steps")
-    def _watch_pass(self, model: nn.Module) -> None:
-        """Emit the events of a pass that belongs to a step."""
         if self._has_new_models:
             self._has_new_models = False
             self._is_watching = True
@@ -247,9 +248,11 @@ class TorchEvents(Part):
         if self._collector.due:
             self._is_watching = True
             self._listen(is_on=True)
-            self.events.emit(events.PassBegins(model))
+            with outside_of_transforms():
+                self.events.emit(events.PassBegins(model))
             if self.follows_outputs or not self._loop.has_compiled:
                 self._pass_end.watch_only({model})
+        return True
 
     def _pause_saving(self) -> None:
         """Remove the listeners and hooks of a saved step."""
@@ -260,7 +263,7 @@ class TorchEvents(Part):
 
     def _ignores_pass(self, model: nn.Module) -> bool:
         """Return whether a pass is repeated, transformed, or only infers shapes."""
-        if is_recomputing() or is_transformed(model):
+        if graph_task_id() != -1 or is_transformed(model):
             return True
         is_ignored = is_inferring_shapes()  # it then belongs to no step
         self._loop.modes.steps.is_outside_steps |= is_ignored
@@ -268,7 +271,7 @@ class TorchEvents(Part):
 
     @guarded("modules")
     def _on_pass_end(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
-        if is_recomputing():
+        if graph_task_id() != -1:
             return
         if outputs is not None:  # torch also calls the hooks of a pass that raised
             self._pass_end.watch_only(frozenset())
@@ -281,7 +284,6 @@ class TorchEvents(Part):
         if self.follows_outputs:
             self._pass_end.keep(set(self._registered.models))
 
-    @guarded("losses")
     def _listen(self, *, is_on: bool) -> None:
         """Start or stop listening to losses and backward passes."""
         if is_on or self._listening:
@@ -301,7 +303,8 @@ class TorchEvents(Part):
     def _warn_if_forked(self) -> None:
         """Log once that the model is called in a forked process, where nothing is saved."""
         state = self.state
-        if state.is_enabled and not state.is_closed and not self._has_warned_of_fork:
+        is_only_forked = state.is_enabled and not state.is_closed and state.is_forked
+        if is_only_forked and not self._has_warned_of_fork:
             self._has_warned_of_fork = True
             logger.warning(
                 "process %d, a fork, calls a registered model and saves nothing; create a "
@@ -311,7 +314,6 @@ class TorchEvents(Part):
 
     # Steps ---------------------------------------------------------------------------------------
 
-    @guarded("steps")
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
@@ -363,7 +365,7 @@ class TorchEvents(Part):
 
     @guarded("losses")
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
-        if is_recomputing():  # a backward pass within one
+        if graph_task_id() != -1:  # a backward pass within one
             return
         self._loop.gradients.backward_begins()
         self._loop.counts.backward_begins(is_recorded=self._recorder.record is not None)
@@ -383,7 +385,7 @@ class TorchEvents(Part):
 
     @guarded("steps")
     def _on_backward_ended(self, _: tuple[Any, ...], __: Any) -> None:
-        if is_recomputing():
+        if graph_task_id() != -1:
             return
         gradients = self._loop.gradients
         gradients.backward_ends()

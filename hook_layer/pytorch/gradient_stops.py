@@ -96,8 +96,7 @@ class GradientStops(Part):
     # Events --------------------------------------------------------------------------------------
 
     def _on_pass_begins(self, event: events.PassBegins) -> None:
-        is_over = self._num_steps >= _MAX_STEPS or not self._loop.modes.steps.is_training
-        if not is_over and not self._observed.is_on:
+        if self._loop.modes.steps.is_training and not self._observed.is_on:
             self._is_in_step |= self._observed.begin(event.model)
 
     def _on_pass_ends(self, event: events.PassEnds) -> None:
@@ -129,6 +128,7 @@ class GradientStops(Part):
         self._num_steps = _MAX_STEPS if is_too_large else self._num_steps + 1
         if self._num_steps == _MAX_STEPS:
             self._forget()
+            self.events.idle.add(_PART)
         self._derived = {at: known for at, known in self._derived.items() if known[0]() is not None}
 
     def _on_saving_pauses(self, _: events.SavingPauses) -> None:
@@ -140,6 +140,7 @@ class GradientStops(Part):
         self._is_in_step, self._num_nodes = False, 0
         if event.is_final:
             self._num_steps = 0
+            self.events.idle.discard(_PART)
 
     def _forget(self) -> None:
         for known in (self._stops, self._reached, self._used, self._derived):

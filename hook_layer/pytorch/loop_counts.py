@@ -122,8 +122,8 @@ class LoopCounts:
             self._own.add(id(optimizer))
         if is_ours and is_recorded:
             self._rate = _largest_rate(optimizer)
-            trained = (p for p in parameters_of(optimizer) if p.requires_grad)
-            self._ungraded = (self._ungraded or 0) + sum(p.grad is None for p in trained)
+            ungraded = [p for p in parameters_of(optimizer) if p.requires_grad and p.grad is None]
+            self._ungraded = (self._ungraded or 0) + len(ungraded)
         found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips the step itself
         if isinstance(found_inf, Tensor):
             skipped = self._skipped.get(id(optimizer), 0)

@@ -23,7 +23,6 @@ from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loss_operations import LossOperations
 from hook_layer.pytorch.standard_losses import FormulaMatches, standard_losses
-from hook_layer.pytorch.steps import is_recomputing
 from hook_layer.pytorch.watched_functions import LOSS_FUNCTIONS, WatchedLoss
 
 __all__ = ["LossTracer"]
@@ -67,7 +66,7 @@ class LossTracer(Part):
         subscribe(events.BackwardBegins, self._on_backward_begins, "losses")
         subscribe(events.BackwardEnds, self._on_backward_ends, "losses")
         subscribe(events.OptimizerBegins, self._forget_calls, "losses")
-        subscribe(events.StepEnds, self._on_step_ends, "losses")
+        subscribe(events.StepEnds, self._forget_operations, "losses")
         subscribe(events.SavingPauses, self._forget_calls, "losses")
         subscribe(events.ModelsRelease, self._on_release, "losses")
 
@@ -78,16 +77,18 @@ class LossTracer(Part):
 
     def _on_step_begins(self, _: events.StepBegins) -> None:
         self._has_loss = False
-        self._operations.begin_step()
+        if self._operations.is_wanted:
+            self._operations.begin_step()
         self._loop.scaling.forget_newest()
         self._functional.forget()
 
     def _on_pass_begins(self, event: events.PassBegins) -> None:
         """Note that the following losses use a model's outputs."""
         self._functional.pass_begins()
-        self._operations.pause()
-        if self._operations.is_wanted and self._modes.steps.is_training:
-            self._operations.pass_begins(event.model)
+        if self._operations.is_wanted:
+            self._operations.pause()
+            if self._modes.steps.is_training:
+                self._operations.pass_begins(event.model)
 
     def _on_pass_ends(self, event: events.PassEnds) -> None:
         if self._operations.is_wanted and self._modes.steps.is_training:
@@ -95,9 +96,10 @@ class LossTracer(Part):
 
     def _on_backward_begins(self, event: events.BackwardBegins) -> None:
         """Capture the tensor that a backward pass starts from, unless it has a name already."""
-        self._operations.pause()
+        if self._operations.is_wanted:
+            self._operations.pause()
         self._capture_roots(event.roots[:1])
-        self._operations.forget()
+        self._forget_operations()
         self._loop.scaling.forget_newest()
 
     def _on_backward_ends(self, _: events.BackwardEnds) -> None:
@@ -107,14 +109,15 @@ class LossTracer(Part):
     def _forget_calls(self, _: events.OptimizerBegins | events.SavingPauses) -> None:
         """Forget calls without a backward pass: this step has no further loss."""
         self._functional.forget()
-        self._operations.forget()
+        self._forget_operations()
 
-    def _on_step_ends(self, _: events.StepEnds) -> None:
-        self._operations.forget()
+    def _forget_operations(self, _: events.StepEnds | None = None) -> None:
+        if self._operations.is_wanted:
+            self._operations.forget()
 
     def _on_release(self, event: events.ModelsRelease) -> None:
         self._functional.forget_all()
-        self._operations.forget()
+        self._forget_operations()
         self._stop_listening()
         if event.is_final:
             self._modules.stop()
@@ -145,10 +148,7 @@ class LossTracer(Part):
 
     @guarded("losses")
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
-        owner = self._loop.ownership
-        if not owner.is_in_thread or owner.is_over or owner.trains_another(outputs):
-            return
-        if is_recomputing():
+        if not self._loop.ownership.owns_module(outputs):
             return
         name = self._registered.losses[loss]
         if self._modes.steps.is_training:
@@ -162,7 +162,7 @@ class LossTracer(Part):
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
         if self._modes.steps.is_outside_steps:
             self._loop.counts.loss_outside_steps()
-        if not self._collector.due or is_recomputing() or not self._is_ours(value):
+        if not self._collector.due or not self._loop.ownership.owns(value):
             return
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
@@ -174,10 +174,6 @@ class LossTracer(Part):
             found = self._functional.of_validation(call, value)
             if found is not None:
                 self._capture_named(found.name, found.inputs, found.value)
-
-    def _is_ours(self, outputs: Any) -> bool:
-        owner = self._loop.ownership
-        return owner.is_newest and not owner.is_over and not owner.trains_another(outputs)
 
     # Capturing -----------------------------------------------------------------------------------
 
@@ -199,7 +195,7 @@ class LossTracer(Part):
         has_names = self._own_tensors.has_losses and not self.captures_unnamed_too
         if not self._collector.due or has_names or self._has_loss:
             return
-        if self._modes.ignores_losses or not self._is_ours(roots):
+        if self._modes.ignores_losses or not self._loop.ownership.owns(roots):
             return
         for loss in tensors_in(roots):
             if loss.numel() == 1:
@@ -207,9 +203,9 @@ class LossTracer(Part):
 
     def _capture_root(self, loss: Tensor) -> None:
         """Capture a loss under the name of its function, or as one without a name."""
-        unscaled = self._loop.scaling.unscaled_loss(loss)
-        is_scaled = self._loop.scaling.scale_of(loss) is not None
-        compared = self._operations.only_comparison(loss)
+        unscaled, is_scaled = self._loop.scaling.unscaled_loss(loss)
+        operations = self._operations
+        compared = operations.only_comparison(loss) if operations.is_wanted else None
         targets = None if compared is None else compared.targets
         call = self._functional.of_training(loss, unscaled, is_scaled=is_scaled, targets=targets)
         is_named = call is not None and call.name != UNNAMED

@@ -50,12 +50,13 @@ class DueParameters:
         """Return the due parameters of a model, by name."""
         return self._of(model, "")
 
-    def gradients(self, model: nn.Module) -> _Due:
+    def gradients(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Return the parameters of a model whose gradients are due, by gradient name.
 
         Frozen parameters are left out because they get no gradient.
         """
-        return self._of(model, GRADIENT_PREFIX)
+        due = self._of(model, GRADIENT_PREFIX)
+        return {name: parameter for name, (parameter, _) in due.items()}
 
     def _of(self, model: nn.Module, prefix: str) -> _Due:
         known = self._known.get(model)
@@ -157,8 +158,8 @@ class GradientReader:
 
     @property
     def all_announced(self) -> bool:
-        """Whether backward passes have produced the gradients of all watched parameters."""
-        return len(self._announced) >= len(self._watched)
+        """Whether backward passes have produced the gradients of all watched parameters, if any."""
+        return bool(self._watched) and len(self._announced) >= len(self._watched)
 
     @property
     def have_arrived(self) -> bool:

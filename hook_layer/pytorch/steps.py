@@ -33,7 +33,6 @@ __all__ = [
     "StepSize",
     "TrainerSteps",
     "graph_task_id",
-    "is_recomputing",
     "newest",
 ]
 
@@ -257,12 +256,7 @@ class StepBounds:
 
 
 graph_task_id: Final[Callable[[], int]] = torch._C._current_graph_task_id  # noqa: SLF001 - no public way
-"""Returns the id of the backward pass in this thread; -1 outside of any."""
-
-
-def is_recomputing() -> bool:
-    """Return whether this thread repeats a forward pass for its backward pass."""
-    return graph_task_id() != -1
+"""Returns the id of the backward pass in this thread, which may repeat forward passes; else -1."""
 
 
 def _unwrapped(optimizer: object) -> object:
@@ -517,32 +511,38 @@ class LossOwnership:
         """Note that the training of another model begins."""
         self.num_others = max(self.num_others, _FEW_OTHERS)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the script now trains another model, which losses belong to.
+    def owns_module(self, outputs: Any) -> bool:
+        """Return whether the outputs of a registered loss module belong to this hook's models.
+
+        Other threads may train other models.
+        """
+        return self.thread in (0, threading.get_ident()) and not self._is_of_others(outputs)
+
+    def owns(self, outputs: Any) -> bool:
+        """Return whether a loss belongs to this hook's models: this thread called one of them last.
+
+        Passes that are repeated for a backward pass compute no further loss.
+        """
+        if threading.get_ident() != self.thread:
+            return False
+        model = None if newest.model is None else newest.model()
+        return model in self._registered.names and not self._is_of_others(outputs)
+
+    def _is_of_others(self, outputs: Any) -> bool:
+        """Return whether a loss is repeated, or the script now trains another model.
 
         After the first step of another optimizer, this model's loss may still follow: in a GAN, it
         is computed from the other model's outputs.
         """
-        if not self.num_others:
-            return False
-        is_complete = self._recorder.is_captured or self._modes.is_evaluating
-        return self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS)
+        if graph_task_id() != -1:
+            return True
+        if self.num_others:
+            is_complete = self._recorder.is_captured or self._modes.is_evaluating
+            if self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS):
+                return True
+        return self._trains_another(outputs)
 
-    @property
-    def is_in_thread(self) -> bool:
-        """Whether this thread called a model last; other threads may train other models."""
-        return self.thread in (0, threading.get_ident())
-
-    @property
-    def is_newest(self) -> bool:
-        """Whether this thread called a model last, and it belongs to this hook's models."""
-        if threading.get_ident() != self.thread:
-            return False
-        model = None if newest.model is None else newest.model()
-        return model in self._registered.names
-
-    def trains_another(self, outputs: Any) -> bool:
+    def _trains_another(self, outputs: Any) -> bool:
         """Return whether a loss trains another model while this one is validated.
 
         A loss that is computed from a pass without gradients has none. The check applies only where

@@ -27,9 +27,8 @@ from hook_layer.pytorch.creation_lines import CREATED
 from hook_layer.pytorch.loop_state import LoopState
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
-from hook_layer.pytorch.steps import is_recomputing
+from hook_layer.pytorch.steps import graph_task_id
 from hook_layer.pytorch.tensor_source import TorchSource
-from hook_layer.pytorch.transforms import outside_of_transforms
 
 __all__ = ["TorchCapture"]
 
@@ -72,7 +71,8 @@ class TorchCapture(Part):
         subscribe(events.StepBegins, self._on_step_begins, "steps")
         subscribe(events.StepBegins, self._on_step_in_closure, "optimizer variables")
         subscribe(events.StepBegins, self._watch_modules, "modules")
-        subscribe(events.PassBegins, self._on_pass_begins, "steps")
+        subscribe(events.PassBegins, self._capture_parameters, "parameters")
+        subscribe(events.PassBegins, self._watch_gradients, "gradients")
         subscribe(events.PassBegins, self._watch_functions, "functions")
         subscribe(events.PassBegins, self._gather_calls, "modules")
         subscribe(events.PassEnds, self._on_pass_ends, "modules")
@@ -80,7 +80,8 @@ class TorchCapture(Part):
         subscribe(events.BackwardEnds, self._on_backward_ends, "gradients")
         subscribe(events.OptimizerBegins, self._capture_gradients_of, "gradients")
         subscribe(events.OptimizerBegins, self._on_optimizer_begins, "optimizer variables")
-        subscribe(events.StepEnds, self._on_step_ends, "steps")
+        subscribe(events.StepEnds, self._capture_last_calls, "modules")
+        subscribe(events.StepEnds, self._capture_last_gradients, "gradients")
         subscribe(events.StepRestarts, self._on_step_restarts, "steps")
         subscribe(events.SavingPauses, self._stop_watching, "modules")
         subscribe(events.ModelsRelease, self._on_release, "modules")
@@ -105,14 +106,22 @@ class TorchCapture(Part):
         self._tensors.begin_step()
         self._with_state.clear()
 
-    def _on_step_ends(self, _: events.StepEnds) -> None:
-        """Capture the remaining tensors of the step."""
-        if self._recorder.record is None or not self._collector.due:
-            return
-        self._calls.pass_ends()
-        self._gradients.backward_ends()  # of a backward pass that raised an error
-        self._warn_of_unseen_modules()
-        self._capture_gradients()
+    @property
+    def _is_saved(self) -> bool:
+        return self._recorder.record is not None and bool(self._collector.due)
+
+    def _capture_last_calls(self, _: events.StepEnds) -> None:
+        """Capture the calls of modules that no end of a pass has captured."""
+        if self._is_saved:
+            self._calls.pass_ends()
+            if self._loop.has_compiled and not self._has_warned_of_unseen_modules:
+                self._warn_of_unseen_modules()
+
+    def _capture_last_gradients(self, _: events.StepEnds) -> None:
+        """Capture the gradients that neither a backward pass nor an optimizer has captured."""
+        if self._is_saved:
+            self._gradients.backward_ends()  # of a backward pass that raised an error
+            self._capture_gradients()
 
     def _on_step_restarts(self, _: events.StepRestarts) -> None:
         """Release the tensors that the step collected."""
@@ -160,7 +169,7 @@ class TorchCapture(Part):
     def takes_modules(self) -> bool:
         """Whether a module call now belongs to a saved step."""
         is_outside = self._loop.modes.steps.is_outside_steps
-        return bool(self._collector.due) and not is_outside and not is_recomputing()
+        return bool(self._collector.due) and not is_outside and graph_task_id() == -1
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -177,7 +186,7 @@ class TorchCapture(Part):
     def _on_activation(
         self, kind: str, called: list[nn.Module], given: Tensor | None, result: Tensor
     ) -> None:
-        if not self._collector.due or is_recomputing():
+        if not self._collector.due or graph_task_id() != -1:
             return
         names = self._registered.names
         module = next((names[m] for m in reversed(called) if m in names), None)
@@ -193,28 +202,20 @@ class TorchCapture(Part):
 
     # Parameters, gradients and optimizer state ---------------------------------------------------
 
-    def _on_pass_begins(self, event: events.PassBegins) -> None:
-        """Capture a model's parameters and watch their gradients, once per step."""
-        model = event.model
-        if model in self._called_models:
+    def _capture_parameters(self, event: events.PassBegins) -> None:
+        """Capture the parameters of a model, once per step."""
+        if event.model not in self._called_models:
+            self._adopt_unregistered(event.model)
+            self._recorder.capture(self._parameters.parameters(event.model))
+
+    def _watch_gradients(self, event: events.PassBegins) -> None:
+        """Watch the gradients of a model, once per step."""
+        if event.model in self._called_models:
             return
-        self._called_models.add(model)
-        with outside_of_transforms():
-            self._adopt_unregistered(model)
-            self._capture_parameters(model)
-            self._watch_gradients(model)
-
-    @guarded("parameters")
-    def _capture_parameters(self, model: nn.Module) -> None:
-        self._recorder.capture(self._parameters.parameters(model))
-
-    @guarded("gradients")
-    def _watch_gradients(self, model: nn.Module) -> None:
+        self._called_models.add(event.model)
         if not self._loop.overridden.captures_gradients:
-            due = self._parameters.gradients(model)
-            self._gradients.watch({name: parameter for name, (parameter, _) in due.items()})
+            self._gradients.watch(self._parameters.gradients(event.model))
 
-    @guarded("parameters")
     def _adopt_unregistered(self, model: nn.Module) -> None:
         found = self._registered.adopt_unregistered(model)
         if found:
@@ -236,26 +237,28 @@ class TorchCapture(Part):
         if not event.has_closure and self._recorder.record is not None:
             self._capture_gradients(event.optimizer)
 
-    @guarded("gradients")
     def _capture_gradients(self, optimizer: Optimizer | None = None) -> None:
-        if not self._loop.scaling.is_scaling:
-            self._tensors.capture(self._gradients.take() | self._found_gradients(optimizer))
-        elif optimizer is not None:
-            arrived = self._gradients.take(parameters_of(optimizer))
-            gradients = arrived | self._found_gradients(optimizer)
-            self._tensors.capture(unscaled(optimizer, gradients))
+        is_scaling, gradients = bool(self._loop.scaling.scalers), self._gradients
+        if is_scaling and optimizer is None:
+            return
+        only = parameters_of(optimizer) if is_scaling and optimizer is not None else None
+        found = gradients.take(only)
+        if optimizer is not None and not gradients.all_announced:
+            found |= self._unannounced_gradients(optimizer)
+        if found:
+            is_unscaled = optimizer is None or not is_scaling
+            self._tensors.capture(found if is_unscaled else unscaled(optimizer, found))
 
-    def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
+    def _unannounced_gradients(self, optimizer: Optimizer) -> dict[str, Tensor]:
         """Return gradients that an optimizer is about to use and no backward pass reported."""
-        if optimizer is None or self._loop.overridden.captures_gradients:
-            return {}
-        if self._gradients.num_watched and self._gradients.all_announced:
+        if self._loop.overridden.captures_gradients:
             return {}
         chosen = {id(parameter) for parameter in parameters_of(optimizer)}
         self._parameters.check_again()  # FSDP2 has whole parameters during the forward pass
-        due = [self._parameters.gradients(model) for model in self._called_models]
-        named = {name: p for each in due for name, (p, _) in each.items()}
-        return self._gradients.find({name: p for name, p in named.items() if id(p) in chosen})
+        due: dict[str, nn.Parameter] = {}
+        for model in self._called_models:
+            due |= self._parameters.gradients(model)
+        return self._gradients.find({name: p for name, p in due.items() if id(p) in chosen})
 
     def _on_optimizer_begins(self, event: events.OptimizerBegins) -> None:
         # The closure may contain the forward pass that begins a step.
@@ -305,12 +308,8 @@ class TorchCapture(Part):
         self._stop_watching(event)
         self._forget_due(event)
 
-    @guarded("modules")
     def _warn_of_unseen_modules(self) -> None:
         """Log once which parts of a compiled model the hook did not see in a step."""
-        is_due = self._loop.has_compiled and self._collector.due
-        if not is_due or self._has_warned_of_unseen_modules:
-            return
         names = sorted(self._registered.names[module] for module in self._current_modules())
         unseen = [name for name in names if not self._tensors.count(f"{name}_output_")]
         if unseen:

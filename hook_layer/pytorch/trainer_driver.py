@@ -94,6 +94,8 @@ def _is_compiled(loss: Tensor) -> bool:
 
 
 _SCALAR: Final = "scalar/"
+_RETURNED: Final = "returned losses"
+"""The part of the hook that captures losses which models return."""
 
 
 class TrainerDriver(Part):
@@ -116,7 +118,8 @@ class TrainerDriver(Part):
         self._mode_of_pass: ModeOfPass | None = None
         self._waiting: dict[str, Tensor] = {}
         self._has_warned_of_leaving = False
-        self.events.subscribe(events.PassEnds, self._capture_returned_loss, "losses")
+        self.events.subscribe(events.PassEnds, self._capture_returned_loss, _RETURNED)
+        self.events.idle.add(_RETURNED)  # until it follows a model
         self.events.subscribe(events.HookCloses, self._on_close, "close")
 
     def follow(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
@@ -139,6 +142,7 @@ class TrainerDriver(Part):
         self._loop.modes.steps = TrainerSteps(self._begins_by_pass)
         self._stop_listener.raises = False
         self._model, self._mode_of_pass = model, mode_of_pass
+        self.events.idle.discard(_RETURNED)
         self._losses.captures_unnamed_too = True
         self._include_metrics()
         root = registered.add_model(model)
@@ -277,7 +281,7 @@ class TrainerDriver(Part):
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
         model, inputs, outputs = event.model, event.inputs, event.outputs
         is_outside = not self._collector.due or self._loop.modes.steps.is_outside_steps
-        if self._model is None or outputs is None or is_outside:
+        if outputs is None or is_outside:
             return
         first = next(iter(tensors_in(outputs)), None)
         # Compiled models return outputs without names.
