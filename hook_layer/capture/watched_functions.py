@@ -67,11 +67,11 @@ class Watched:
         for listening in self._listeners:
             if listening.is_before_call is not is_before_call:
                 continue
-            method = listening.method()
-            if method is None:
+            owner = listening.method.owner()
+            if owner is None:
                 listening.remove()
             else:
-                method(args, result)
+                listening.method.function(owner, args, result)
 
 
 class WatchedFunction(Watched):

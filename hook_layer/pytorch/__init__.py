@@ -29,6 +29,7 @@ from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
+from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.creation_lines import remember_layers
 from hook_layer.pytorch.events import TorchEvents
@@ -276,7 +277,7 @@ class Hook(OriginalHook, _TorchHook):
     @guarded("modules")
     def _write(self, name: str, prefix: str, values: Any) -> None:
         if self._torch_capture.takes_modules and name not in self._registered.losses.values():
-            self._tensors.capture(self._tensors.numbered(prefix, values))
+            self._tensors.capture(self._tensors.numbered(prefix, tensors_in(values)))
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""

@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hook_layer.guard import FailureLog
-from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import register_hook
 from hook_layer.pytorch.collections import is_layer
 from hook_layer.pytorch.function_mode import ObservedCalls
 from hook_layer.pytorch.wrappers import is_a_key
@@ -85,7 +85,7 @@ class ActivationFunctions:
             self._enter(model, ())
             return
         self._entrances = [
-            own_hooks.register(module.register_forward_pre_hook, self._enter)
+            register_hook(module.register_forward_pre_hook, self._enter)
             for module in self._known.modules
         ]
 

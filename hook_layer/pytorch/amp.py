@@ -38,12 +38,13 @@ class LossScaling:
 
     Attributes:
         scalers: The gradient scalers that have scaled a loss and still exist.
+        newest_scale: Of a loss of this step of which no backward pass has begun.
     """
 
     def __init__(self) -> None:
         self.scalers: WeakSet[GradScaler] = WeakSet()
         self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
-        self._newest_scale: Tensor | None = None
+        self.newest_scale: Tensor | None = None
 
     def listen(self) -> Listening:
         """Detect scaled losses until the returned listener is removed."""
@@ -55,14 +56,10 @@ class LossScaling:
         Tensors that a scaler returned have a known scale. For tensors computed from them, the
         newest scale applies until a backward pass begins.
         """
-        scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
+        scale: Tensor | None = self._scales.get(tensor, self.newest_scale)
         value = readable_if_possible(tensor).detach()
         is_scaled = scale is not None
         return value / scale.to(value.device) if scale is not None else value, is_scaled
-
-    def forget_newest(self) -> None:
-        """Forget the newest scale: a backward pass uses its loss, or another step begins."""
-        self._newest_scale = None
 
     def _on_scale(self, args: tuple[Any, ...], result: Any) -> None:
         scaler = args[0]
@@ -72,7 +69,7 @@ class LossScaling:
         scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
         if not isinstance(scale, Tensor):
             return
-        self._newest_scale = scale
+        self.newest_scale = scale
         for tensor in tensors_in(result):
             self._scales[tensor] = scale
 

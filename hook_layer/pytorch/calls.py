@@ -1,4 +1,4 @@
-"""Hooks that are registered with torch's modules and optimizers.
+"""Hooks that are registered with torch's modules and optimizers, and are not copied with them.
 
 In a graph of torch.compile, a call becomes the operator `stepwatch::module_called`, which the
 compiler does not look into. The hook decides at run time what to save, and the graph does not
@@ -7,8 +7,11 @@ break.
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import itertools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -24,11 +27,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.hooks import RemovableHandle
 
 from hook_layer.capture.watched_functions import Watched
 from hook_layer.core.state import HookState
 from hook_layer.process.tracebacks import hide_frame
-from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.tensor_elements import own_shard
 from hook_layer.weak_method import WeakMethod
 
@@ -43,6 +46,7 @@ __all__ = [
     "WatchedSteps",
     "drop_calls",
     "prepare_scripting",
+    "register_hook",
     "skip_compilation",
     "tensors_in",
     "uncompiled",
@@ -57,6 +61,11 @@ _P = ParamSpec("_P")
 _FRAMES: Final = "_frames_up"
 _keys = itertools.count()
 _calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
+_FIRST: Final = int.from_bytes(b"Stepwatc", "big")
+"""The first id of Stepwatch's hooks; torch never counts this far."""
+_NUM: Final = 1 << 40
+_numbers = itertools.count(_FIRST)
+_registering: Final = threading.RLock()
 with torch.inference_mode(mode=False):
     _TOKEN: Final = torch.zeros(1, device="cpu")
 # New in torch 2.7. Earlier versions cannot distinguish torch.export from torch.compile.
@@ -73,6 +82,76 @@ class Arguments(tuple[Any, ...]):  # noqa: SLOT001 - tuples have no slots
 
 class CompiledInputs(list[Tensor]):
     """Inputs of a module in compiled code, which may soon reuse their memory."""
+
+
+def register_hook(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
+    """Register a hook with a function of torch; it is not copied, and uses no hook id of torch.
+
+    torch numbers all hooks of a process, and copies and stores a module with its hooks by number.
+    Stepwatch's hooks have ids of their own. Copies and pickles of a dict of hooks leave these ids
+    out, so a copied module behaves as if it had never been watched.
+
+    Returns:
+        torch's handle.
+    """
+    _leave_out_of_copies()
+    with _registering:
+        others = RemovableHandle.next_id
+        RemovableHandle.next_id = next(_numbers)
+        try:
+            return function(hook, **options)
+        finally:
+            RemovableHandle.next_id = others
+
+
+def _put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = False) -> int:
+    """Set a forward hook with keyword arguments on a module.
+
+    torch's own function takes ten times as long, and a saved step sets hundreds.
+
+    Returns:
+        The hook's id, for `_take`.
+    """
+    _leave_out_of_copies()
+    number = next(_numbers)
+    module._forward_hooks[number] = hook  # noqa: SLF001
+    module._forward_hooks_with_kwargs[number] = True  # noqa: SLF001
+    if always_call:  # also if the pass raises an exception
+        module._forward_hooks_always_called[number] = True  # noqa: SLF001
+    return number
+
+
+def _take(module: nn.Module, number: int) -> None:
+    """Remove the hook with an id that `_put` returned."""
+    module._forward_hooks.pop(number, None)  # noqa: SLF001
+    module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
+    module._forward_hooks_always_called.pop(number, None)  # noqa: SLF001
+
+
+def _drop(
+    is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]
+) -> None:
+    """Remove some of Stepwatch's hooks, and the flags with their ids."""
+    for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
+        for registered in (hooks, *flags):
+            registered.pop(number, None)
+
+
+@cache
+def _leave_out_of_copies() -> None:
+    # Copying, pickling and everything built on them use this entry.
+    reduced: Callable[[Any], Any] = copyreg.dispatch_table.get(OrderedDict, OrderedDict.__reduce__)
+
+    def reduced_without_ours(hooks: OrderedDict[Any, Any]) -> Any:
+        if any(map(_is_ours, hooks)):
+            hooks = OrderedDict((key, hook) for key, hook in hooks.items() if not _is_ours(key))
+        return reduced(hooks)
+
+    copyreg.pickle(OrderedDict, reduced_without_ours)
+
+
+def _is_ours(key: object) -> bool:
+    return type(key) is int and _FIRST <= key < _FIRST + _NUM
 
 
 class ModuleCall:
@@ -252,7 +331,7 @@ class WatchedSteps(Watched):
 
     def _wrap(self) -> None:
         skip_compilation(WatchedSteps.__call__)
-        self._handle = own_hooks.register(self._register, self)
+        self._handle = register_hook(self._register, self)
 
     def _unwrap(self) -> None:
         self._handle.remove()
@@ -351,7 +430,7 @@ class ModuleHooks:
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
         """Watch exactly these modules, and the compiled ones."""
         for module in self._numbers.keys() - modules - self._compiled:
-            own_hooks.take(module, self._numbers.pop(module))
+            _take(module, self._numbers.pop(module))
         self._watch(modules)
 
     def keep(self, modules: AbstractSet[nn.Module]) -> None:
@@ -365,15 +444,15 @@ class ModuleHooks:
         self.watch_only(frozenset())
 
     def _watch(self, modules: AbstractSet[nn.Module]) -> None:
-        callback = self._callback()
-        if callback is None:
-            return
         for module in modules - self._numbers.keys():
             call = self._calls.get(module)
             if call is None:
+                callback = self._callback()
+                if callback is None:
+                    return
                 call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
             always_call = self._always_call and module not in self._compiled
-            self._numbers[module] = own_hooks.put(module, call, always_call=always_call)
+            self._numbers[module] = _put(module, call, always_call=always_call)
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})
@@ -387,5 +466,5 @@ def drop_calls(module: nn.Module, state: HookState | None) -> None:
 
     for part in module.modules():
         flags = part._forward_hooks_with_kwargs, part._forward_hooks_always_called  # noqa: SLF001
-        own_hooks.drop(is_dropped, part._forward_hooks, *flags)  # noqa: SLF001
-        own_hooks.drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001
+        _drop(is_dropped, part._forward_hooks, *flags)  # noqa: SLF001
+        _drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001

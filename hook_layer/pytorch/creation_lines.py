@@ -11,7 +11,7 @@ from torch.nn.modules.module import (
 )
 
 from hook_layer.process.script_lines import ScriptLines
-from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import register_hook
 from hook_layer.pytorch.wrappers import is_a_key
 
 __all__ = ["CREATED", "remember_layers"]
@@ -29,9 +29,9 @@ def remember_layers() -> None:
     """
     if not _handles:
         register_child = register_module_module_registration_hook
-        _handles.append(own_hooks.register(register_child, _on_child))
+        _handles.append(register_hook(register_child, _on_child))
         register_own = register_module_parameter_registration_hook
-        _handles.append(own_hooks.register(register_own, _on_parameter))
+        _handles.append(register_hook(register_own, _on_parameter))
 
 
 def _on_parameter(module: nn.Module, _: str, __: Any) -> None:

@@ -119,10 +119,14 @@ class DeviceStatistics:
 
 
 class DeviceBatches:
-    """Statistics on devices that are not sent to the host yet."""
+    """Statistics on devices that are not sent to the host yet.
+
+    Attributes:
+        open: Batches of the current step, by device and stream.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[tuple[torch.device, int], DeviceStatistics] = {}
+        self.open: dict[tuple[torch.device, int], DeviceStatistics] = {}
         self._lock = threading.Lock()
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[DeviceStatistics, int, int]:
@@ -139,15 +143,15 @@ class DeviceBatches:
         key = device, 0 if stream is None else stream.cuda_stream
         while True:
             with self._lock:
-                batch = self._open.get(key)
+                batch = self.open.get(key)
                 if batch is None:
-                    batch = self._open[key] = DeviceStatistics(stream)
+                    batch = self.open[key] = DeviceStatistics(stream)
             added = batch.add(tensors)
             if added is not None:
                 return batch, *added
             with self._lock:
-                if self._open.get(key) is batch:
-                    del self._open[key]
+                if self.open.get(key) is batch:
+                    del self.open[key]
 
     def send(self) -> bool:
         """Send all added statistics to the host; return False if some could not be sent."""
@@ -160,8 +164,8 @@ class DeviceBatches:
 
     def _taken(self) -> list[DeviceStatistics]:
         with self._lock:
-            batches = list(self._open.values())
-            self._open.clear()
+            batches = list(self.open.values())
+            self.open.clear()
         return batches
 
 

@@ -26,7 +26,6 @@ from hook_layer.core.state import Part
 from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.process.process_end import ProcessEnd
-from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import (
     STEP_BEGINS,
@@ -35,6 +34,7 @@ from hook_layer.pytorch.calls import (
     ModuleCallback,
     ModuleHooks,
     drop_calls,
+    register_hook,
 )
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopState
@@ -45,9 +45,11 @@ from hook_layer.pytorch.steps import (
     Pass,
     StepBounds,
     graph_task_id,
+    interpreter_stack,
+    is_transformed,
     newest,
+    outside_of_transforms,
 )
-from hook_layer.pytorch.transforms import interpreter_stack, is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 
 __all__ = ["TorchEvents"]
@@ -101,7 +103,7 @@ class TorchEvents(Part):
             self._watch_optimizers()
         call = ModuleCall(model, on_pass or self.on_forward, self._on_compile)
         # It runs before FSDP's hook, which replaces shards by whole parameters.
-        handle = own_hooks.register(
+        handle = register_hook(
             model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
         )
         self._handles.append(handle)

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from hook_layer.guard import FailureLog
 from hook_layer.process.tracebacks import hide_frame
-from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import register_hook
 from hook_layer.pytorch.watched_functions import TENSOR_BACKWARD
 
 __all__ = ["CallObserver", "ObservedCalls"]
@@ -92,10 +92,8 @@ class ObservedCalls:
         self.called = [] if module is None else [module]
         self._thread, self._ends_with_module = threading.get_ident(), ends_with_module
         self._handles = (
-            own_hooks.register(register_module_forward_pre_hook, self._on_module_begins),
-            own_hooks.register(
-                register_module_forward_hook, self._on_module_ends, always_call=True
-            ),
+            register_hook(register_module_forward_pre_hook, self._on_module_begins),
+            register_hook(register_module_forward_hook, self._on_module_ends, always_call=True),
         )
         return True
 

@@ -79,7 +79,7 @@ class LossTracer(Part):
         self._has_loss = False
         if self._operations.is_wanted:
             self._operations.begin_step()
-        self._loop.scaling.forget_newest()
+        self._loop.scaling.newest_scale = None
         self._functional.forget()
 
     def _on_pass_begins(self, event: events.PassBegins) -> None:
@@ -100,7 +100,7 @@ class LossTracer(Part):
             self._operations.pause()
         self._capture_roots(event.roots[:1])
         self._forget_operations()
-        self._loop.scaling.forget_newest()
+        self._loop.scaling.newest_scale = None
 
     def _on_backward_ends(self, _: events.BackwardEnds) -> None:
         self._capture_origin("gradient", self._operations.gradient)
@@ -255,10 +255,10 @@ class LossTracer(Part):
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         if name != UNNAMED or not self._lines:  # a trainer computes it far from the script's loss
             self._note_line(name)
-        in_order = outputs_first(name, tensors_in(inputs))
-        compared = self._tensors.numbered(f"{name}_input_", in_order)
+        given, results = tensors_in(inputs), tensors_in(outputs)
+        compared = self._tensors.numbered(f"{name}_input_", outputs_first(name, given))
         self._tensors.capture(compared, member_of=(LOSS_INPUTS,))
-        losses = self._tensors.numbered(f"{name}_output_", outputs)
+        losses = self._tensors.numbered(f"{name}_output_", results)
         self._tensors.capture(losses, member_of=(CollectionKeys.LOSSES,))
 
     def _note_line(self, name: str) -> None:

@@ -16,9 +16,8 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.autopatch.uncaptured import log_reason
-from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of
-from hook_layer.pytorch.calls import STEP_ENDED, tensors_in, versions_of
+from hook_layer.pytorch.calls import STEP_ENDED, register_hook, tensors_in, versions_of
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.wrappers import is_a_key, is_wrapper
 
@@ -230,7 +229,7 @@ def call_when_it_returns(module: nn.Module, callback: Callable[[nn.Module], None
         if not values or any(value.numel() != 1 for value in values):
             callback(module)
 
-    handle = own_hooks.register(module.register_forward_hook, on_return)
+    handle = register_hook(module.register_forward_hook, on_return)
 
 
 def without_wrapper(module: nn.Module) -> nn.Module:

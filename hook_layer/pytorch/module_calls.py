@@ -8,11 +8,12 @@ captures at once, and compares sums at the end of the pass, because torch does n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from hook_layer.configuration.collection_manager import TensorPlan
 from hook_layer.core.collector import Collector
@@ -20,7 +21,7 @@ from hook_layer.core.recorder import Recorder
 from hook_layer.guard import FailureLog
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.copies import HostCopy
-from hook_layer.pytorch.tensor_elements import PLAIN_TYPES, WHOLE, is_uninitialized, owns_memory
+from hook_layer.pytorch.tensor_elements import PLAIN_TYPES, WHOLE, owns_memory
 
 __all__ = ["MAX_CALLS_A_STEP", "ModuleCalls", "PlannedTensor", "StepTensors"]
 
@@ -54,13 +55,12 @@ class StepTensors:
         """Return the number of tensors with a prefix in this step."""
         return self._counts.get(prefix, 0)
 
-    def numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in a value as `{prefix}{i}`; `i` continues counting within a step.
+    def numbered(self, prefix: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return tensors as `{prefix}{i}`; `i` continues counting within a step.
 
         At most `MAX_CALLS_A_STEP`: otherwise, a loss used by another model after the last step of
         this one would fill that step without limit.
         """
-        tensors = tensors_in(value)
         first = self._counts.get(prefix, 0)
         if first >= MAX_CALLS_A_STEP:
             self._warn(prefix)
@@ -70,18 +70,22 @@ class StepTensors:
 
     def due_of_call(self, name: str, inputs: Any, outputs: Any) -> dict[str, PlannedTensor]:
         """Return due inputs and outputs of a call, with their plans."""
-        of_call = self.numbered(f"{name}_input_", inputs)
-        return self._due(of_call | self.numbered(f"{name}_output_", outputs))
+        tensors, results = tensors_in(inputs), tensors_in(outputs)
+        of_call = self.numbered(f"{name}_input_", tensors)
+        return self._due(of_call | self.numbered(f"{name}_output_", results))
 
     def capture(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
         """Capture the due tensors among the given ones."""
-        self.recorder.capture(self._due(tensors, member_of))
+        due = self._due(tensors, member_of) if tensors else {}
+        if due:
+            self.recorder.capture(due)
 
     def _due(
         self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()
     ) -> dict[str, PlannedTensor]:
+        """Return the due tensors, except parameters of lazy modules without elements yet."""
         planned = self._collector.planned(tensors, member_of).items()
-        return {name: due for name, due in planned if not is_uninitialized(due[0])}
+        return {n: due for n, due in planned if type(due[0]) in WHOLE or not is_lazy(due[0])}
 
     def _warn(self, prefix: str) -> None:
         if not self._has_warned:
@@ -207,7 +211,8 @@ class ModuleCalls:
             else:
                 found.update(call.tensors)
         self._learn()
-        self._capture_due(found)
+        if found:
+            self._capture_due(found)
 
     def _learn(self) -> None:
         """Record which modules overwrite their tensors, from results that have arrived."""

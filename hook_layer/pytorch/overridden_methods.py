@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from hook_layer.pytorch import own_hooks
-from hook_layer.pytorch.calls import ModuleCall
+from hook_layer.pytorch.calls import ModuleCall, register_hook
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.wrappers import is_a_key
 
@@ -69,7 +68,7 @@ class OverriddenMethods:
             for name, parameter in registered.named_parameters(model):
                 if parameter.requires_grad:
                     method = hook.backward_hook(name)
-                    yield own_hooks.register(parameter.register_hook, method)
+                    yield register_hook(parameter.register_hook, method)
 
     def register_module(self, hook: Hook, module: nn.Module) -> Iterator[Any]:
         """Register the overridden methods with a module or a loss.
@@ -79,7 +78,7 @@ class OverriddenMethods:
         """
         if self.captures_modules:
             call = ModuleCall(module, hook._call_forward_hook)  # noqa: SLF001 - part of the hook
-            yield own_hooks.register(module.register_forward_hook, call, with_kwargs=True)
+            yield register_hook(module.register_forward_hook, call, with_kwargs=True)
 
 
 @contextmanager

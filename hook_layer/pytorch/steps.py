@@ -1,11 +1,13 @@
-"""Decides which forward passes make a step, and which losses belong to it."""
+"""Decides which forward passes make a step, which are ignored, and which losses belong to it."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, TypeAlias
 from weakref import ReferenceType, WeakSet, ref
 
@@ -33,7 +35,10 @@ __all__ = [
     "StepSize",
     "TrainerSteps",
     "graph_task_id",
+    "interpreter_stack",
+    "is_transformed",
     "newest",
+    "outside_of_transforms",
 ]
 
 logger = logging.getLogger("stepwatch")
@@ -257,6 +262,43 @@ class StepBounds:
 
 graph_task_id: Final[Callable[[], int]] = torch._C._current_graph_task_id  # noqa: SLF001 - no public way
 """Returns the id of the backward pass in this thread, which may repeat forward passes; else -1."""
+
+
+interpreter_stack: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - no public way
+"""Returns the innermost active transform; None without any."""
+_ALWAYS: Final = nullcontext()
+
+
+def is_transformed(model: nn.Module) -> bool:
+    """Return whether a transform calls a model with substituted parameters; log it once.
+
+    `vmap(grad(loss))` around `functional_call(model, ...)` calls the model with tensors that have
+    no values of their own. Nothing of such a pass can be saved.
+    """
+    if interpreter_stack() is None:
+        return False
+    first: object = next(model.parameters(), None)
+    if first is None or isinstance(first, nn.Parameter):
+        return False
+    _warn_of_transforms()
+    return True
+
+
+def outside_of_transforms() -> AbstractContextManager[object]:
+    """Return a context without active transforms.
+
+    Within a transform, everything that is computed from a model's own parameters belongs to the
+    transform, and has no values.
+    """
+    return _ALWAYS if interpreter_stack() is None else torch._C._DisableFuncTorch()  # noqa: SLF001
+
+
+@cache
+def _warn_of_transforms() -> None:
+    logger.warning(
+        "models called with functional_call inside torch.func transforms (vmap, grad) are "
+        "not watched; their training is not saved"
+    )
 
 
 def _unwrapped(optimizer: object) -> object:

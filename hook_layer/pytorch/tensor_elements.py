@@ -25,6 +25,7 @@ __all__ = [
     "UnreadableTensorError",
     "host_array",
     "is_distributed",
+    "is_plain",
     "is_uninitialized",
     "own_shard",
     "owns_memory",
@@ -124,6 +125,16 @@ def is_distributed(tensor: Tensor) -> bool:
 def is_uninitialized(tensor: Tensor) -> bool:
     """Return whether a tensor is a parameter or buffer of a lazy module without elements yet."""
     return type(tensor) not in WHOLE and is_lazy(tensor)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor is dense, readable, of torch's own class and of a type of numpy."""
+    if type(tensor) not in WHOLE or tensor.dtype not in PLAIN_TYPES:
+        return False
+    if tensor.is_cpu:
+        return tensor.layout is torch.strided and owns_memory(tensor)
+    is_dense = tensor.is_cuda and tensor.is_contiguous() and tensor.numel() > 0
+    return is_dense and not tensor.is_neg() and owns_memory(tensor)
 
 
 def owns_memory(tensor: Tensor) -> bool:

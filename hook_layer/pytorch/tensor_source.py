@@ -32,10 +32,9 @@ from hook_layer.pytorch.parameters import GRADIENT_PREFIX
 from hook_layer.pytorch.sharded_parameters import shard_of, zero_part
 from hook_layer.pytorch.tensor_backend import TorchBackend
 from hook_layer.pytorch.tensor_elements import (
-    PLAIN_TYPES,
     WHOLE,
     UnreadableTensorError,
-    owns_memory,
+    is_plain,
     readable,
     type_name,
 )
@@ -117,7 +116,7 @@ class TorchSource(TensorSource):
     def send_statistics(self) -> None:
         """Send the statistics that devices computed to the host."""
         try:
-            is_sent = self._on_devices.send()
+            is_sent = not self._on_devices.open or self._on_devices.send()
         except Exception as error:  # noqa: BLE001 - training continues after any error
             self.failures.failed("statistics", error)
             return
@@ -208,7 +207,7 @@ def join(
         value, plan = planned
         is_cpu, has_value, size = value.is_cpu, plan.raw, 0
         is_joined = plan.is_whole_parameter and has_values if has_value else plan.is_statistics
-        is_joined = is_joined and _is_plain(value, is_cpu=is_cpu)
+        is_joined = is_joined and is_plain(value)
         if is_joined and (is_cpu or has_value):  # which are copied
             size = value.nbytes
             is_joined = size < SMALL_BYTES and num_bytes + size <= _MOST_COPIED_BYTES
@@ -222,16 +221,6 @@ def join(
         else:
             joined[key] = [(name, value, plan)]
     return [*joined.values()], others
-
-
-def _is_plain(value: Tensor, *, is_cpu: bool) -> bool:
-    """Return whether a tensor is dense, readable, of torch's own class and of a type of numpy."""
-    if type(value) not in WHOLE or value.dtype not in PLAIN_TYPES:
-        return False
-    if is_cpu:
-        return value.layout is torch.strided and owns_memory(value)
-    is_flat = value.is_cuda and value.is_contiguous() and value.numel() > 0 and not value.is_neg()
-    return is_flat and owns_memory(value)
 
 
 class TorchBatch:

@@ -197,7 +197,7 @@ class TorchCapture(Part):
                 continue
             prefix = f"{module}/{collection}/"
             if self._tensors.count(prefix) < _MOST_CALLS:
-                named = self._tensors.numbered(prefix, tensor)
+                named = self._tensors.numbered(prefix, [tensor])
                 self._tensors.capture(named, member_of=(collection,))
 
     # Parameters, gradients and optimizer state ---------------------------------------------------

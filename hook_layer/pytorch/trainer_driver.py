@@ -247,7 +247,7 @@ class TrainerDriver(Part):
     def record_loss(self, loss: Any) -> None:
         """Capture the loss of a pass as `Loss_output_{i}`; ignore a value that is not a tensor."""
         if self._collector.due and isinstance(loss, Tensor):
-            named = self._loop.tensors.numbered("Loss_output_", loss.detach())
+            named = self._loop.tensors.numbered("Loss_output_", [loss.detach()])
             self._loop.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def reports_losses(self, reports: bool) -> None:
@@ -291,7 +291,7 @@ class TrainerDriver(Part):
             if isinstance(inputs, Arguments):
                 divides_sum = self._losses.divides_sum(first)
                 first = mean_of_share(model, first, inputs.keywords, divides_sum=divides_sum)
-            named = self._loop.tensors.numbered(name, first)
+            named = self._loop.tensors.numbered(name, [first])
             self._loop.tensors.capture(named, member_of=(CollectionKeys.LOSSES,))
 
     def _include_metrics(self) -> None:

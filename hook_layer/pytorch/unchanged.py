@@ -24,8 +24,14 @@ from torch.utils.data import get_worker_info
 from hook_layer.autopatch.hook_of_script import HookOfScript
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.pytorch import Hook, modes, own_hooks
-from hook_layer.pytorch.calls import STEP_BEGINS, STEP_ENDED, ModuleCall, prepare_scripting
+from hook_layer.pytorch import Hook, modes
+from hook_layer.pytorch.calls import (
+    STEP_BEGINS,
+    STEP_ENDED,
+    ModuleCall,
+    prepare_scripting,
+    register_hook,
+)
 from hook_layer.pytorch.creation_lines import CREATED
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
 from hook_layer.pytorch.loop_state import LoopObserver
@@ -45,7 +51,7 @@ from hook_layer.pytorch.model_search import (
     without_wrapper,
 )
 from hook_layer.pytorch.ranks import is_inferring_shapes
-from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.steps import is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, call_after, call_before_compiled
 from hook_layer.pytorch.wrappers import is_a_key
 
@@ -223,7 +229,7 @@ class _Search(LoopObserver):
         return (self.hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
-        self._handle = own_hooks.register(register_module_forward_pre_hook, self._on_forward)
+        self._handle = register_hook(register_module_forward_pre_hook, self._on_forward)
 
     def end(self) -> None:
         """Stop watching module calls."""
@@ -440,9 +446,7 @@ class _Search(LoopObserver):
         self._watch_calls(hook, model)
         if model is not entrance:
             call = ModuleCall(entrance, self._on_entrance)
-            own_hooks.register(
-                entrance.register_forward_pre_hook, call, prepend=True, with_kwargs=True
-            )
+            register_hook(entrance.register_forward_pre_hook, call, prepend=True, with_kwargs=True)
         has_optimizer = bool(self._optimizers) and not self._optimizers.leave_out(model)
         if has_optimizer and self.source.decides_steps:
             hook.follow_optimizers()

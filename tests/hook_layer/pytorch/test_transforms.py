@@ -13,13 +13,13 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 import hook_layer.pytorch as smd
-from hook_layer.pytorch import transforms
+from hook_layer.pytorch import steps
 
 
 def test_per_sample_gradients_make_no_steps_and_the_log_says_so_once(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
-    transforms._warn.cache_clear()
+    steps._warn_of_transforms.cache_clear()
     model, hook = nn.Linear(4, 1), smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1))
     hook.register_module(model)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
