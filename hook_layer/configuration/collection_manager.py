@@ -124,10 +124,13 @@ class CollectionManager(CollectionSet):
     script_lines: dict[str, dict[str, str]] = field(default_factory=dict)
     version: int = 0
     counted: tuple[Sized, ...] = ()
-    _prepared_for: list[int] | None = None
+    _prepared_for: list[object] | None = None
     _saved: list[Collection] = field(default_factory=list)
     _configured_for: tuple[int, ...] | None = None
     _save_configs: dict[ModeKeys, tuple[SaveConfigMode, ...]] = field(default_factory=dict)
+    _schedules: dict[ModeKeys, list[tuple[Collection, SaveConfigMode | None]]] = field(
+        default_factory=dict
+    )
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, and count a change of when anything is saved."""
@@ -141,7 +144,11 @@ class CollectionManager(CollectionSet):
                 self.collections[name].include(KNOWN_COLLECTIONS[name])
 
     def due(
-        self, mode: ModeKeys, mode_step: int, on_mistake: OnMistake | None = None
+        self,
+        mode: ModeKeys,
+        mode_step: int,
+        on_mistake: OnMistake | None = None,
+        resolve: Callable[[], None] | None = None,
     ) -> tuple[Collection, ...]:
         """Return the collections that are saved in this step.
 
@@ -150,19 +157,31 @@ class CollectionManager(CollectionSet):
             mode_step: Its number in this mode.
             on_mistake: Called for each empty included collection after a change; empty collections
                 are skipped. None: raise an error for the first one.
+            resolve: Called after a change, to find the tensors of the collections.
 
         Raises:
             HookConfigurationError: An included collection is empty.
         """
-        self._prepare(on_mistake)
-        self._note_save_configs()
-        skip = OF_TRAINING if mode in WITHOUT_TRAINING else ()
+        if self._prepared_for != self._state():
+            if resolve is not None:
+                resolve()
+            self._prepare(on_mistake)
+        if self._configured_for != self.configuration():
+            self._note_save_configs()
+        saved = self._schedules.get(mode)
+        if saved is None:
+            skip = OF_TRAINING if mode in WITHOUT_TRAINING else ()
+            saved = [(c, self._own_config(c, mode)) for c in self._saved if c.name not in skip]
+            self._schedules[mode] = saved
+        default = self.save_config.mode_save_configs[mode] or SaveConfigMode()
+        is_due = default.should_save_step(mode_step)
         return tuple(
-            collection
-            for collection in self._saved
-            if collection.name not in skip
-            and self._save_config_of(collection, mode).should_save_step(mode_step)
+            [c for c, own in saved if (is_due if own is None else own.should_save_step(mode_step))]
         )
+
+    def resolve_again(self) -> None:
+        """Find the tensors of the collections before the next saved step: there are others."""
+        self._prepared_for = None
 
     def is_unsaved(self, mode: ModeKeys, mode_step: int) -> bool:
         """Return True if no collection can be saved in a step; otherwise `due` decides.
@@ -240,15 +259,11 @@ class CollectionManager(CollectionSet):
         known = (self.collections.get(key) for key in _OF_PARAMETERS)
         return any(c is not None and (c.has_tensor_name(name) or c.matches(name)) for c in known)
 
+    def _state(self) -> list[object]:
+        """Return what changes with the collections, except when they are saved."""
+        return [len(self.include), *[c.state() for c in self.collections.values()]]
+
     def _prepare(self, on_mistake: OnMistake | None) -> None:
-        state: list[int] = [len(self.include)]
-        for collection in self.collections.values():  # in every step
-            num_patterns = len(collection.include_regex)
-            is_empty = not num_patterns and self._is_empty(collection)
-            state += (id(collection), num_patterns, is_empty, id(collection.reduction_config))
-            state.append(collection.num_name_changes)
-        if state == self._prepared_for:
-            return
         self.fill_known()
         self._create_unknown()
         for mistake in self._mistakes():
@@ -261,7 +276,8 @@ class CollectionManager(CollectionSet):
             for name, collection in self.collections.items()
             if (everything or name in self.include) and not self._is_empty(collection)
         ]
-        self._prepared_for = state
+        self._schedules.clear()
+        self._prepared_for = self._state()
         self.version += 1
 
     def _create_unknown(self) -> None:
@@ -285,8 +301,7 @@ class CollectionManager(CollectionSet):
 
     def _note_save_configs(self) -> None:
         """Cache the save configurations of included collections, for `is_unsaved`."""
-        if self._configured_for == self.configuration():
-            return
+        self._schedules.clear()
         everything = CollectionKeys.ALL in self.include
         own = [
             c.save_config.mode_save_configs
@@ -319,11 +334,12 @@ class CollectionManager(CollectionSet):
 
     def _save_config_of(self, collection: Collection, mode: ModeKeys) -> SaveConfigMode:
         """Return when a collection is saved in a mode: its own setting, or else the hook's."""
-        for config in (collection.save_config, self.save_config):
-            of_mode = None if config is None else config.mode_save_configs[mode]
-            if of_mode is not None:
-                return of_mode
-        return SaveConfigMode()
+        own = self._own_config(collection, mode)
+        return own or self.save_config.mode_save_configs[mode] or SaveConfigMode()
+
+    def _own_config(self, collection: Collection, mode: ModeKeys) -> SaveConfigMode | None:
+        config = collection.save_config
+        return None if config is None else config.mode_save_configs[mode]
 
     def _reduction_config_of(self, collection: Collection) -> ReductionConfig:
         """Return what is stored of a collection's tensors; scalars are stored unchanged."""

@@ -156,6 +156,13 @@ class Collection:
         """Return whether the tensor is included by its name or by a regular expression."""
         return tname in self.tensor_names or _matches(tuple(self.include_regex), tname)
 
+    def state(self) -> tuple[int, ...]:
+        """Return numbers that change with what it contains and what is stored of that."""
+        num_patterns = len(self.include_regex)
+        has_names = not num_patterns and bool(self.tensor_names)
+        config = id(self._reduction_config)
+        return id(self), num_patterns, has_names, config, self.num_name_changes
+
     def to_json_dict(self) -> dict[str, Any]:
         """Return the entry of the collections file."""
         return {

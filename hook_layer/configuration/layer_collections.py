@@ -48,6 +48,7 @@ class LayerCollection(Collection, ABC):
     def add_layer(self, layer: Any, *, inputs: bool, outputs: bool) -> None:
         """Add the inputs, outputs or both of a layer that is (part of) a registered one."""
         self._added = (*self._added, (layer, inputs, outputs))
+        self.num_name_changes += 1
 
     def resolve(self, names: Mapping[Any, str]) -> None:
         """Include the tensors of the added layers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from hook_layer.configuration.collection_manager import CollectionManager, OnMistake, TensorPlan
@@ -68,8 +69,8 @@ class Collector:
                 self.clear()
             return
         on_mistake = self.on_mistake(is_first=is_first)
-        self._events.emit(CollectionsResolve(self.manager, on_mistake))
-        due = self.manager.due(mode, mode_step, on_mistake)
+        resolve = partial(self._events.emit, CollectionsResolve(self.manager, on_mistake))
+        due = self.manager.due(mode, mode_step, on_mistake, resolve)
         if self._also_due is not None:
             known = {collection.name for collection in due}
             more = self._also_due(self.manager, mode, mode_step)

@@ -69,7 +69,7 @@ class ModelCompiles(Event):
 
 @dataclass(frozen=True)
 class CollectionsResolve(Event):
-    """A step may be saved: find the tensors of collections before it is decided.
+    """Collections or models have changed: find their tensors before it is decided what is saved.
 
     Attributes:
         manager: The collections.

@@ -291,6 +291,7 @@ class TorchCapture(Part):
 
     def _forget_due(self, _: events.ModelsChange | events.ModelsRelease) -> None:
         """Forget the due parts of all models."""
+        self._collector.manager.resolve_again()
         self._parameters.forget()
         self._called_models.clear()
         self._due_modules.clear()

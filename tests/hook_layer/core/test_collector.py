@@ -10,7 +10,7 @@ from hook_layer.configuration.collection_manager import CollectionManager, Tenso
 from hook_layer.configuration.collections import Collection
 from hook_layer.configuration.save_config import SaveConfig, SaveConfigMode
 from hook_layer.core.collector import Collector
-from hook_layer.core.events import Events
+from hook_layer.core.events import CollectionsResolve, Events
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import FailureLog
 
@@ -122,6 +122,32 @@ def test_a_name_that_is_added_or_removed_applies_to_the_next_saved_step() -> Non
     collector.manager.get("more").remove_tensor_name("x")
     due(collector, 20)
     assert collector.plan("x") is None
+
+
+class Resolver:
+    """Counts how often the tensors of collections are searched."""
+
+    num_searches = 0
+
+    def resolve(self, _: CollectionsResolve) -> None:
+        self.num_searches += 1
+
+
+def test_the_tensors_of_collections_are_searched_after_each_change_only() -> None:
+    events, resolver = Events(FailureLog()), Resolver()
+    events.subscribe(CollectionsResolve, resolver.resolve, "modules")
+    manager = CollectionManager(
+        {"weights": weights()}, {"weights"}, save_config=SaveConfig(save_interval=1)
+    )
+    collector, found = Collector(manager, events), []
+    for step in range(8):
+        if step == 3:
+            manager.get("weights").include("b")
+        if step == 5:
+            manager.resolve_again()
+        due(collector, step)
+        found.append(resolver.num_searches)
+    assert found == [1, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_a_tensor_that_is_seen_changes_no_plan() -> None:
