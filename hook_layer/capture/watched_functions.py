@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeAlias
+from types import MethodType
+from typing import Any, TypeAlias, cast
+from weakref import ref
 
 from hook_layer.process.tracebacks import hide_frame
-from hook_layer.weak_method import WeakMethod
 
 __all__ = ["Listening", "Watched", "WatchedFunction"]
 
@@ -67,11 +68,11 @@ class Watched:
         for listening in self._listeners:
             if listening.is_before_call is not is_before_call:
                 continue
-            owner = listening.method.owner()
+            owner = listening.owner()
             if owner is None:
                 listening.remove()
             else:
-                listening.method.function(owner, args, result)
+                listening.function(owner, args, result)
 
 
 class WatchedFunction(Watched):
@@ -137,12 +138,17 @@ class Listening:
         watched: What it listens to.
         method: Is called; its owner is known weakly.
         is_before_call: Whether it is called before the function.
+
+    Attributes:
+        owner: Weak reference to the owner of the method.
+        function: The function of the method.
     """
 
     def __init__(
         self, watched: Watched, method: Callable[..., None], *, is_before_call: bool
     ) -> None:
-        self.method = WeakMethod(method)
+        bound = cast("MethodType", method)
+        self.owner, self.function = ref(bound.__self__), bound.__func__
         self.is_before_call = is_before_call
         self._watched = watched
 

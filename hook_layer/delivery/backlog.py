@@ -54,6 +54,9 @@ class Backlog:
         target: Where they belong.
         max_bytes: Maximum disk space.
         parent: Folder in which to create the spool; None: the system's folder for temporary files.
+
+    Attributes:
+        order: Numbers of the waiting steps.
     """
 
     def __init__(self, target: SpoolTarget, *, max_bytes: int, parent: str | None = None) -> None:
@@ -62,14 +65,11 @@ class Backlog:
         self._parent = parent
         self._spool: SpoolFolder | None = None
         self._steps: dict[int, WaitingStep] = {}
-        self._order: list[int] = []
+        self.order: list[int] = []
         self._aside: list[WaitingStep] = []
         self._disk_bytes = 0
         self._num_in_memory = 0
         self._lock = threading.RLock()  # a signal may interrupt who has it
-
-    def __len__(self) -> int:
-        return len(self._order)
 
     @property
     def folder(self) -> str | None:
@@ -80,7 +80,7 @@ class Backlog:
     @property
     def num_on_disk(self) -> int:
         """Number of steps in the spool, including those set aside."""
-        return len(self._order) - self._num_in_memory + len(self._aside)
+        return len(self.order) - self._num_in_memory + len(self._aside)
 
     def has_room(self, num_bytes: int) -> bool:
         """Return whether there is room for a step of about this size."""
@@ -94,13 +94,13 @@ class Backlog:
     def head(self) -> list[WaitingStep]:
         """Return the next step to deliver, and the one after it, if they exist."""
         with self._lock:
-            return [self._steps[number] for number in self._order[:2]]
+            return [self._steps[number] for number in self.order[:2]]
 
     def previous(self, number: int) -> int:
         """Return the number of the last waiting step before `number`; 0 if there is none."""
         with self._lock:
-            at = bisect_left(self._order, number)
-            return self._order[at - 1] if at else 0
+            at = bisect_left(self.order, number)
+            return self.order[at - 1] if at else 0
 
     def add(self, step: WaitingStep, files: StepFiles, events: Buffers | None) -> None:
         """Put a step into the spool.
@@ -200,8 +200,8 @@ class Backlog:
 
     def _insert(self, step: WaitingStep) -> None:
         self._steps[step.number] = step
-        insort(self._order, step.number)
+        insort(self.order, step.number)
 
     def _take_out(self, step: WaitingStep) -> None:
         del self._steps[step.number]
-        self._order.remove(step.number)
+        self.order.remove(step.number)

@@ -88,7 +88,7 @@ class StepDelivery:
     @property
     def has_backlog(self) -> bool:
         """Whether steps wait to be stored."""
-        return len(self.backlog) > 0
+        return bool(self.backlog.order)
 
     @property
     def is_done(self) -> bool:

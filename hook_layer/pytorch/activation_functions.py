@@ -78,16 +78,17 @@ class ActivationFunctions:
         self.stop()
         if not torch.is_grad_enabled():
             return
-        self._is_looking = True
         self._thread = threading.get_ident()
         self._known = self._callers.setdefault(model, _Callers())
         if self._known.next_pass() or model in self._known.modules:
+            self._is_looking = True
             self._enter(model, ())
             return
         self._entrances = [
             register_hook(module.register_forward_pre_hook, self._enter)
             for module in self._known.modules
         ]
+        self._is_looking = bool(self._entrances)
 
     def stop(self) -> None:
         """Stop watching."""

@@ -339,7 +339,7 @@ class WatchedSteps(Watched):
     def forget_deleted(self) -> None:
         """Forget the methods whose owners were deleted."""
         for listening in self._listeners:
-            if listening.method() is None:
+            if listening.owner() is None:
                 listening.remove()
 
     def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -347,7 +347,7 @@ class WatchedSteps(Watched):
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         has_closure, compiles = callable(closure), _compiler() is not None
         for listening in self._listeners:
-            owner, function = listening.method.owner(), listening.method.function
+            owner, function = listening.owner(), listening.function
             if owner is not None and compiles:
                 self._run_uncompiled(function, owner, optimizer, has_closure)
             elif owner is not None:
