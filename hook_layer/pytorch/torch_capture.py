@@ -245,9 +245,10 @@ class TorchCapture(Part):
         found = gradients.take(only)
         if optimizer is not None and not gradients.all_announced:
             found |= self._unannounced_gradients(optimizer)
+        if found and is_scaling and optimizer is not None:
+            found = unscaled(optimizer, found)
         if found:
-            is_unscaled = optimizer is None or not is_scaling
-            self._tensors.capture(found if is_unscaled else unscaled(optimizer, found))
+            self._tensors.capture(found)
 
     def _unannounced_gradients(self, optimizer: Optimizer) -> dict[str, Tensor]:
         """Return gradients that an optimizer is about to use and no backward pass reported."""
