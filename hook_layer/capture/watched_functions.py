@@ -132,16 +132,12 @@ class WatchedFunction(Watched):
 
 
 class Listening:
-    """A listener, which can be removed.
+    """A listener, which can be removed, as a weak reference to the owner and a function.
 
     Args:
         watched: What it listens to.
         method: Is called; its owner is known weakly.
         is_before_call: Whether it is called before the function.
-
-    Attributes:
-        owner: Weak reference to the owner of the method.
-        function: The function of the method.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Recorder:
         events: Events,
     ) -> None:
         self.record: StepRecord | None = None
-        self.is_captured = self.saw_late_tensors = False
+        self.is_captured = self.is_skipped = self.saw_late_tensors = False
         self.num_late = 0
         self.lock = threading.RLock()
         self._clock = clock
@@ -58,7 +58,6 @@ class Recorder:
         self._events = events
         self._pending: dict[str, CapturedTensor] = {}
         self._complete_modes: set[ModeKeys] = set()
-        self.is_skipped = False  # whether a step without a record is open
 
     @property
     def is_between_steps(self) -> bool:

@@ -103,11 +103,7 @@ class TensorCapture:
         self._with_statistics = with_statistics
 
     def parts(self, tensors: PlannedTensors) -> list[CapturedBatch | dict[str, CapturedTensor]]:
-        """Capture the current tensors, in batches if possible.
-
-        Args:
-            tensors: The tensors; at least one.
-        """
+        """Capture the current tensors, at least one, in batches if possible."""
         batches, others = self.source.batches(
             tensors,
             has_values=self.budget.is_unlimited,
