@@ -215,7 +215,7 @@ class LossOperations:
         number = self._number_of(function)
         for each in derived:
             if each.tensor.requires_grad and not each.tensor.is_leaf:
-                each.tensor.register_hook(partial(self._on_gradient, number))
+                each.tensor.register_hook(partial(self._on_gradient, number))  # type: ignore[no-untyped-call]
         for value in tensors_in(result):
             if not value.requires_grad:
                 continue
@@ -276,7 +276,8 @@ def _origin(value: Tensor, number: int, *before: Tensor | None) -> Tensor | None
     with torch.no_grad():
         known = [of for of in before if of is not None and of.device == value.device]
         is_finite = value.isfinite().all()
-        earlier = torch.stack(known).amax() if known else torch.full_like(is_finite, -1, dtype=int)
+        known = known or [torch.full_like(is_finite, -1, dtype=torch.int64)]
+        earlier = torch.stack(known).amax()
         return torch.where(is_finite, -1, torch.where(earlier < 0, number, earlier))
 
 
