@@ -245,7 +245,7 @@ class LossTracer(Part):
         """Capture the number of the operation with the first value that is not finite."""
         if number is None:
             return
-        named = self._tensors.numbered(f"{NOT_FINITE}{of}_", number)
+        named = self._tensors.numbered(f"{NOT_FINITE}{of}_", [number])
         self._tensors.capture(named, member_of=(LOSS_INPUTS,))
         known = self._collector.manager.script_lines.setdefault("operations", {})
         if len(known) < len(self._operations.numbers):
