@@ -472,10 +472,11 @@ def with_constant_targets(step: StepView, losses: Collection[Series]) -> frozens
     """Return the losses of a step that need not fall, because their targets are constant.
 
     Their adversary learns, too, or the candidates become harder. Losses of the same worker without
-    known targets may be their sum, so they are included.
+    known targets may be their sum, or its mean in Keras, so they are included.
     """
-    known = [step.fact(Losses).find(*pair) for pair in losses]
-    workers = {loss.worker for loss in known if loss.has_made_up_targets}
+    found = step.fact(Losses)
+    known = [found.find(*pair) for pair in losses]
+    workers = {loss.worker for loss in found.losses if loss.has_made_up_targets}
     return frozenset(
         (loss.name, loss.worker)
         for loss in known
