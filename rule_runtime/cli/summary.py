@@ -91,13 +91,14 @@ class Summary:
         for run in self.runs:
             prefix = harmless(f"{run.name}: ") if len(self.runs) > 1 else ""
             diagnosis = run.diagnosis
+            change = "" if diagnosis is None else diagnosis.first.change
             if diagnosis is not None:
                 yield from _diagnosed(diagnosis, prefix)
             for name, state in run.states.items():
                 is_explained = diagnosis is not None and state.evidence is not None
                 if has_problem(state) and not is_explained:
                     yield _finding(prefix, name, state), None
-                elif state.counts.advice and not has_problem(state):
+                elif state.counts.advice not in ("", change) and not has_problem(state):
                     yield Text(harmless(f"{prefix}advice of {name}: {state.counts.advice}")), None
                 elif name in self.required and state.has_evaluated_nothing:
                     status = displayed_status(state)

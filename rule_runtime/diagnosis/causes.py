@@ -122,6 +122,13 @@ CAUSES: Final = (
         line_of="loss",
     ),
     Cause(
+        "validation_of_other_classes",
+        "Validation has other classes than training",
+        ("ClassImbalance.unseen",),
+        ("ClassImbalance", "Confusion", *_GENERALISATION),
+        "Shuffle the rows before you split them into training and validation.",
+    ),
+    Cause(
         "rare_classes",
         "Some classes are rare",
         ("ClassImbalance",),
@@ -379,6 +386,7 @@ CAUSES: Final = (
         ("PlateauedLoss", "LossNotDecreasing", "WorseThanGuessing", "Confusion"),
         (),
         "Check with some rows of a batch that each input has its own label.",
+        is_of_scale=True,
     ),
     # Distribution
     Cause(

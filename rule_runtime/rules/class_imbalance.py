@@ -45,6 +45,7 @@ class ClassImbalance(Rule):
         otherwise the targets of class losses. After `samples` labels, or at once if it knows all
         training data (XGBoost), it reports:
         * a ratio of the largest count to the smallest above `threshold_imbalance`;
+        * with `unlike_validation`, validation of classes that training does not have;
         * a class whose share of wrong predictions is above `threshold_misprediction`.
 
     Parameters:
@@ -111,8 +112,8 @@ class ClassImbalance(Rule):
             of = tallies.elsewhere(step.mode, labels) if self.unlike_validation else None
             is_other = tallies.are_of_validation(step.mode, labels)
             imbalance = None if is_other else self._imbalance(tally, labels, of)
-            both = (imbalance, self._misprediction(tally))
-            findings += [(labels, one) for one in both if one is not None]
+            every = (imbalance, _unseen(tally, of), self._misprediction(tally))
+            findings += [(labels, one) for one in every if one is not None]
         if not findings:
             return Passed()
         labels, worst = max(
@@ -158,6 +159,17 @@ class ClassImbalance(Rule):
         share = float(shares[at])
         is_found = share > limit and tally.total >= self.samples
         return Finding(share, limit, message, "misprediction") if is_found else None
+
+
+def _unseen(tally: LabelTally, validation: LabelTally | None) -> Finding | None:
+    """Return a finding if most labels of validation are of classes that training does not have."""
+    if validation is None or validation.total < _ENOUGH:
+        return None
+    is_unseen = ~np.isin(validation.classes, tally.classes)
+    share = float(validation.labels[is_unseen].sum() / validation.labels.sum())
+    message = f"{100 * share:.3g} % of the labels in validation are of classes that training does "
+    message += f"not have, such as {validation.classes[is_unseen].max(initial=0)}: more than half"
+    return Finding(share, 0.5, message, "unseen") if share > 1 / 2 else None
 
 
 def _may_be_made_up(step: StepView, labels: ClassLabels, tally: LabelTally) -> bool:

@@ -275,6 +275,27 @@ def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outco
 
 
 @pytest.mark.parametrize(
+    ("training", "validation", "measure"),
+    [
+        (labels_of(500, 500), np.full(100, 2), "unseen"),
+        (labels_of(500, 500), labels_of(20, 20, 30, 30), "unseen"),
+        (labels_of(500, 500), labels_of(40, 40, 20), ""),  # a class that is new, but not most
+        (labels_of(500, 500), np.full(20, 2), ""),  # too few
+        (labels_of(500, 500), labels_of(50, 50), ""),
+    ],
+)
+def test_validation_of_classes_that_training_does_not_have(
+    training: Any, validation: Any, measure: str
+) -> None:
+    trial = make_run({"labels": training})
+    trial.step(1, {"labels": validation}, mode=ModeKeys.EVAL)
+    trial.step(2, {"labels": training})
+    last = trial.outcomes(ClassImbalance(unlike_validation=True))[-1]
+    assert (last.evidence.measure if isinstance(last, IssueFound) else "") == measure
+    assert isinstance(trial.outcomes(ClassImbalance())[-1], Passed)
+
+
+@pytest.mark.parametrize(
     ("training", "validation", "fires"),
     [
         (RARE, RARE, False),
