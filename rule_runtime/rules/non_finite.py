@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import IntEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class _Phase(IntEnum):
     GRADIENTS = 3
 
 
+_Bad: TypeAlias = tuple[_Phase, TensorRows, int]
+"""Phase, tensors and row of a tensor that is not finite."""
 _REMEDIES: Final = {
     _Phase.PARAMETERS: "An update before this step broke it: lower the learning rate tenfold.",
     _Phase.LAYERS: "Check this layer for a division or a logarithm without an epsilon, or for "
@@ -120,6 +122,10 @@ class NonFinite(Rule):
         is_skipped = 0 < skipped < self.patience
         if not bad or _are_harmless(step, bad, is_skipped=is_skipped):
             return Passed()
+        return self._of_first(step, memory, bad, skipped)
+
+    def _of_first(self, step: StepView, memory: Memory, bad: list[_Bad], skipped: float) -> Outcome:
+        """Return the finding of the first of the tensors, with what explains it."""
         phase, rows, at = min(bad, key=lambda tensor: (tensor[0], *_place(*tensor[1:])))
         infinite = _infinite_input(rows, at) if phase is _Phase.LAYERS else None
         measure, value, message = _describe(rows, at)
@@ -172,7 +178,7 @@ def _note_growth(step: StepView, memory: Memory) -> None:
         memory["largest"] = largest
 
 
-def _is_of_data(bad: list[tuple[_Phase, TensorRows, int]], first: str) -> bool:
+def _is_of_data(bad: list[_Bad], first: str) -> bool:
     """Return whether the first bad tensor is data: an input, as one of the model or a target."""
     names = (rows.names[at] for _, rows, at in bad)
     is_given = any(re.search(MODEL_INPUT, of) and not of.endswith(_OF_LOSS) for of in names)
@@ -223,9 +229,7 @@ def _place(rows: TensorRows, at: int) -> tuple[int, str]:
     return at - rows.workers.index(rows.workers[at]), rows.workers[at]
 
 
-def _are_harmless(
-    step: StepView, bad: list[tuple[_Phase, TensorRows, int]], *, is_skipped: bool
-) -> bool:
+def _are_harmless(step: StepView, bad: list[_Bad], *, is_skipped: bool) -> bool:
     """Return whether the model masks or the script skips all non-finite tensors."""
     phases = {phase for phase, _, _ in bad}
     if phases == {_Phase.GRADIENTS}:
