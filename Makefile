@@ -9,6 +9,7 @@ BENCH_ARGUMENTS ?=
 COST_ARGUMENTS ?=
 SYNTH_ARGUMENTS ?=
 SOAK_ARGUMENTS ?=
+EVALUATORS ?= per_rule
 
 # Kinds of tools/setup_environment.py that only `make test-all` needs.
 OTHER_ENVIRONMENTS := frameworks interop mxnet oldest sagemaker2 sagemaker3
@@ -88,9 +89,9 @@ soak: setup-dev  ## Let 50 jobs train at once while the poller dies and services
 cost: setup-demo  ## Print what a deployment costs; COST_ARGUMENTS=--help shows the options.
 	@$(VENV)/python -m benchmarks.cost $(COST_ARGUMENTS)
 
-e2e: setup-dev  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there.
+e2e: setup-dev  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there; EVALUATORS=grouped.
 	@$(PYTHON) tools/setup_environment.py e2e
-	@$(VENV)/python -m pytest -x -s -p no:cacheprovider --durations=0 tests/e2e/second_emulator/demo_on_ministack.py
+	@EVALUATORS=$(EVALUATORS) $(VENV)/python -m pytest -x -s -p no:cacheprovider --durations=0 tests/e2e/second_emulator/demo_on_ministack.py
 
 clean:  ## Remove everything that can be made again.
 	rm -rf .venv .venv-* .build cdk.out

@@ -17,6 +17,8 @@ __all__ = ["CdkCommand"]
 SETTINGS = {
     # ministack starts a process for each evaluation that runs beside another one.
     "stepwatch:maximum_concurrency": "2",
+    # One function for each rule, or one for all of them.
+    "stepwatch:evaluators": os.environ.get("EVALUATORS", "per_rule"),
     # It has no registry of schemas.
     "stepwatch:event_schema": "false",
 }

@@ -1,6 +1,6 @@
 """The application, deployed by CDK's own command into ministack, and the demo on top of it.
 
-`make e2e` runs this. The file's name keeps it out of the other tests, for it needs an environment
+`make e2e` runs this, with a function for each rule; `make e2e EVALUATORS=grouped` with one. The file's name keeps it out of the other tests, for it needs an environment
 of its own, and minutes. The tests are the steps of one deployment's life, in the order of the file.
 """
 
@@ -59,21 +59,19 @@ def target(emulator: SecondEmulator, cdk: CdkCommand) -> MiniStackTarget:
     return MiniStackTarget(emulator, cdk.outputs, RULES)
 
 
-def functions(emulator: SecondEmulator) -> dict[str, str]:
-    """Return the rule, or "", of each deployed function by the function's name."""
+def functions(emulator: SecondEmulator) -> list[dict[str, str]]:
+    """Return the variables of each deployed function."""
     pages = emulator.client("lambda").get_paginator("list_functions").paginate()
-    return {
-        function["FunctionName"]: function["Environment"]["Variables"].get(
-            environment.RULE_CONFIGURATION_NAME, ""
-        )
-        for page in pages
-        for function in page["Functions"]
-    }
+    return [each["Environment"]["Variables"] for page in pages for each in page["Functions"]]
 
 
 def rules(emulator: SecondEmulator) -> set[str]:
     """Return the deployed rules; the names of what stands for others begin with `#`."""
-    return {rule for rule in functions(emulator).values() if rule and not rule.startswith("#")}
+    found = set()
+    for variables in functions(emulator):
+        found |= {variables.get(environment.RULE_CONFIGURATION_NAME, "#")}
+        found |= json.loads(variables.get(environment.GROUPED_RULES, "{}")).keys()
+    return {rule for rule in found if not rule.startswith("#")}
 
 
 def test_the_application_is_deployed_as_it_comes(emulator: SecondEmulator, cdk: CdkCommand) -> None:
@@ -140,6 +138,6 @@ def test_the_stack_is_deleted(
     cdk.diff()
     target.empty_buckets()
     cdk.destroy()
-    assert functions(emulator) == {}
+    assert functions(emulator) == []
     buckets = [bucket["Name"] for bucket in emulator.client("s3").list_buckets()["Buckets"]]
     assert [name for name in buckets if not name.startswith("cdk-")] == []
