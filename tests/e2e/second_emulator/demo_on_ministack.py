@@ -1,7 +1,7 @@
 """The application, deployed by CDK's own command into ministack, and the demo on top of it.
 
 `make e2e` runs this, with a function for each rule; `make e2e EVALUATORS=grouped` with one for all.
-The file's name keeps it out of the other tests, for it needs an environment of its own, and minutes.
+The file's name keeps it out of other tests, for it needs an environment of its own, and minutes.
 The tests are the steps of one deployment's life, in the order of the file.
 """
 
