@@ -1,4 +1,4 @@
-// Shows one run: diagnosis, charts, maps of layers, search, environment.
+// Shows one run.
 import { chart } from "./chart.js";
 import { controls, ShownRange, styled } from "./controls.js";
 import { ask, backLink, button, div, element, facts, fill, fillOptions, h1, h2, isMissing, label, li, named, numberText, oneAtATime, p, problem, searchBox, span, strong, ul } from "./dom.js";
@@ -7,8 +7,8 @@ import { histogram } from "./histogram.js";
 
 const MOST_LAYERS = 8;
 const MAPS = { gradients: "Gradients", updates: "Updates", weights: "Weights" };
-const SEARCH_PAUSE = 120; // ms after a key before the server is asked
-const SLOW = 1000; // ms between two drawings while a long run is read
+const SEARCH_PAUSE = 120; // ms after a key
+const SLOW = 1000; // ms between drawings of a long run
 
 function evidenceText(verdict) {
 	const found = verdict.evidence;
@@ -145,17 +145,15 @@ export function runView(main, id) {
 		return p("pills", span(`pill ${kind}`, text), " ", span(`pill ${details.state === "running" ? "going" : "plain"}`, details.state), " ", span("faint", `${details.steps} steps saved${details.num_unread ? `, reading ${details.num_unread} files` : ""}`));
 	}
 
-	function findingsList(found) {
-		return ul("findings", found.map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details))));
-	}
-
 	function findingsCard() {
 		const cause = details.diagnosis;
-		const found = findings().sort((one, other) => (one.step ?? Infinity) - (other.step ?? Infinity));
-		const others = found.filter((each) => cause && !cause.explains.includes(each.name));
+		const found = findings().sort((a, b) => a.step - b.step);
 		if (!found.length) return null;
-		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause ? p("", strong("Change: "), named(cause.change)) : null, cause?.alternative ? p("", named(cause.alternative)) : null,
-			findingsList(found.filter((each) => !others.includes(each))), others.length ? [p("faint", "Also found:"), findingsList(others)] : null);
+		const isOwn = ({ name }) => !cause || cause.explains.includes(name);
+		const others = found.filter((each) => !isOwn(each));
+		const list = (own) => ul("findings", own.map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details))));
+		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause && [p("", strong("Change: "), named(cause.change)), p("", named(cause.alternative))],
+			list(found.filter(isOwn)), others[0] && [p("faint", "Also found:"), list(others)]);
 	}
 
 	function drawHead() {
