@@ -58,9 +58,9 @@ class DefaultHookContract(ContractTraining):
         document = {**hook_configuration("recommended"), "LocalPath": new_uri()}
         configuration = parse_hook_configuration(ConfigurationFile(document, "run"))
         of_run = self.saved_by(self.hook_type(configuration=configuration))  # type: ignore[call-arg]
-        _, steps = found = self.saved_by(self.default_hook())
-        for mine, other in zip(found, of_run, strict=True):
-            assert mine == other, {key: (mine.get(key), other.get(key)) for key in mine | other}
+        collections, steps = self.saved_by(self.default_hook())
+        assert collections == of_run[0], (collections, of_run[0])
+        assert steps == of_run[1], (steps, of_run[1])
         trained = {s for s, (mode, _) in steps.items() if mode is not ModeKeys.EVAL}
         assert trained.issuperset(_DENSE)  # XGBoost saves its metrics in each round
 
