@@ -115,8 +115,11 @@ class LoopCounts:
         self._done.add(id(optimizer))
         known, idle = self._idle.get(id(optimizer), (None, 0))
         idle = idle if known is not None and known() is optimizer else 0
-        after = 0 if is_ours else -inf
-        self._idle[id(optimizer)] = ref(optimizer), idle + 1 if is_without_effect else after
+        after = 0 if is_ours else -inf  # such as one whose parameters need no gradient
+        is_idle = is_without_effect and (
+            is_ours or any(parameter.requires_grad for parameter in parameters_of(optimizer))
+        )
+        self._idle[id(optimizer)] = ref(optimizer), idle + 1 if is_idle else after
         if is_ours:
             self._last = ref(optimizer)
             self._own.add(id(optimizer))

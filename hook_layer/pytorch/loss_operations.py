@@ -213,12 +213,11 @@ class LossOperations:
         self._num_calls += 1
         compared = self._found_in(function, args, given, derived)
         number = self._number_of(function)
-        for each in derived:
+        results = [value for value in tensors_in(result) if value.requires_grad]
+        for each in derived if results else ():  # no gradient flows through `argmax` or `.shape`
             if each.tensor.requires_grad and not each.tensor.is_leaf:
                 each.tensor.register_hook(partial(self._on_gradient, number))  # type: ignore[no-untyped-call]
-        for value in tensors_in(result):
-            if not value.requires_grad:
-                continue
+        for value in results:
             origin = _origin(value, number, *(each.origin for each in derived))
             if id(value) in self._derived:  # a call in place
                 self._derived[id(value)] = self._derived[id(value)]._replace(origin=origin)

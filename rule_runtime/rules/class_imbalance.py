@@ -15,6 +15,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.class_labels import (
+    MAX_CLASSES,
     ClassLabels,
     ClassTallies,
     class_labels,
@@ -112,7 +113,8 @@ class ClassImbalance(Rule):
             of = tallies.elsewhere(step.mode, labels) if self.unlike_validation else None
             is_other = tallies.are_of_validation(step.mode, labels)
             imbalance = None if is_other else self._imbalance(tally, labels, of)
-            every = (imbalance, _unseen(tally, of), self._misprediction(tally))
+            unseen = _unseen(tally, of) if tally.total >= self.samples or labels.are_all else None
+            every = (imbalance, unseen, self._misprediction(tally))
             findings += [(labels, one) for one in every if one is not None]
         if not findings:
             return Passed()
@@ -162,8 +164,14 @@ class ClassImbalance(Rule):
 
 
 def _unseen(tally: LabelTally, validation: LabelTally | None) -> Finding | None:
-    """Return a finding if most labels of validation are of classes that training does not have."""
-    if validation is None or validation.total < _ENOUGH:
+    """Return a finding if most labels of validation are of classes that training does not have.
+
+    Of many classes, some have not been counted yet, or are too many to be counted.
+    """
+    num_classes = len(tally.classes)
+    if validation is None or validation.total < _ENOUGH or 2 * num_classes > MAX_CLASSES:
+        return None
+    if tally.total < _ENOUGH * num_classes:
         return None
     is_unseen = ~np.isin(validation.classes, tally.classes)
     share = float(validation.labels[is_unseen].sum() / validation.labels.sum())

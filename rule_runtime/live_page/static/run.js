@@ -7,8 +7,8 @@ import { histogram } from "./histogram.js";
 
 const MOST_LAYERS = 8;
 const MAPS = { gradients: "Gradients", updates: "Updates", weights: "Weights" };
-const SEARCH_PAUSE = 120; // ms after a key
-const SLOW = 1000; // ms between drawings of a long run
+const SEARCH_PAUSE = 120; // ms
+const SLOW = 1000; // ms
 
 function evidenceText(verdict) {
 	const found = verdict.evidence;
@@ -152,7 +152,7 @@ export function runView(main, id) {
 		const isOwn = ({ name }) => !cause || cause.explains.includes(name);
 		const others = found.filter((each) => !isOwn(each));
 		const list = (own) => ul("findings", own.map((each) => li("", button({ class: "link", onclick: () => showEvidence([each]) }, named(each.name)), each.evidence ? ` at step ${each.step}` : "", ": ", named(each.evidence?.sentence ?? each.details))));
-		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause && [p("", strong("Change: "), named(cause.change)), p("", named(cause.alternative))],
+		return element("section", { class: "card", "aria-label": "Findings" }, h2(named(cause?.headline ?? "Findings")), cause && [p("", strong("Change: "), named(cause.change)), cause.alternative && p("", named(cause.alternative))],
 			list(found.filter(isOwn)), others[0] && [p("faint", "Also found:"), list(others)]);
 	}
 

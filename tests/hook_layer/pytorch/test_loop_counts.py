@@ -278,5 +278,8 @@ def test_an_optimizer_of_parameters_that_are_not_used() -> None:
         counts.step_ended(ours, is_ours=True, is_recorded=False)
         counts.step_ended(late, is_ours=False, is_recorded=False)
     assert float(counts.facts(are_all_of_others=False)[name]) == 0
+    needs_none = SGD([nn.Parameter(torch.ones(2), requires_grad=False)], 0.1)  # such as a stand-in
+    counts.step_ended(needs_none, is_ours=False, is_recorded=False)
+    assert float(counts.facts(are_all_of_others=False)[name]) == 0
     counts.step_ended(unused, is_ours=False, is_recorded=False)
     assert float(counts.facts(are_all_of_others=False)[name]) == 1

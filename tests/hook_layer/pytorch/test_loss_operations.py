@@ -138,6 +138,11 @@ def test_outputs_targets_and_formula_of_a_loss_by_hand(trial: WrittenTrial, name
         assert {of: n for of, n in matches.items() if n} == ({formula: step} if formula else {})
 
 
+def _root_of_counted(squares: Tensor) -> Tensor:
+    count = squares.shape[0] + squares.argmax()
+    return squares.sqrt().sum() / count
+
+
 NONE_FINITE: dict[str, tuple[Loss, str, str]] = {
     "logarithm": (lambda o: -(o.softmax(1) * 0).log().mean(), "log", "log"),
     # The gradient before a call in place cannot be seen.
@@ -149,6 +154,11 @@ NONE_FINITE: dict[str, tuple[Loss, str, str]] = {
     ),
     "overflow": (lambda o: (1000 + o).exp().mean(), "exp", "exp"),
     "root at 0": (lambda o: ((o - o.detach()) ** 2).sum(1).sqrt().mean(), "", "sqrt"),
+    "root after calls without a gradient": (
+        lambda o: _root_of_counted(((o - o.detach()) ** 2).sum(1)),
+        "",
+        "sqrt",
+    ),
     "finite": (lambda o: (o - SHARES).square().mean(), "", ""),
 }
 

@@ -282,6 +282,8 @@ def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outco
         (labels_of(500, 500), labels_of(40, 40, 20), ""),  # a class that is new, but not most
         (labels_of(500, 500), np.full(20, 2), ""),  # too few
         (labels_of(500, 500), labels_of(50, 50), ""),
+        (np.arange(500), np.arange(500, 1000), ""),  # of 1,000 classes, half are not counted yet
+        (np.repeat(np.arange(600), 40), np.arange(600, 2000), ""),  # too many to be counted
     ],
 )
 def test_validation_of_classes_that_training_does_not_have(
