@@ -140,9 +140,8 @@ class NonFinite(Rule):
         if (growth := memory.get("growth", 0.0)) > self.max_growth:
             message += f"; the largest weight grew {growth:.2g} times in the steps before"
             measured, remedy = ("growth", growth, self.max_growth), _TOO_LARGE
-        empty = [of.name for of in step.fact(Losses).losses if of.is_of_nothing]
-        if phase is not _Phase.PARAMETERS and empty:
-            message += f"; all targets of {empty[0]} are negative, so it ignores them"
+        if phase is not _Phase.PARAMETERS and (empty := _loss_of_nothing(step)):
+            message += f"; all targets of {empty} are negative, so it ignores them"
             measured, remedy = ("ignored_targets", value, 0.0), _IGNORED
         elif phase is _Phase.LAYERS and _is_of_data(bad, rows.names[at]):
             measured, remedy = (f"{measure}_in_inputs", value, 0.0), _INPUTS
@@ -166,6 +165,11 @@ def _operation(
         return phase, None
     operation = first_not_finite(step, rows.workers[at], "value")
     return (phase if operation is None else _Phase.LOSSES), operation
+
+
+def _loss_of_nothing(step: StepView) -> str | None:
+    """Return the name of a loss that ignores all targets; None if there is none."""
+    return next((of.name for of in step.fact(Losses).losses if of.is_of_nothing), None)
 
 
 def _note_growth(step: StepView, memory: Memory) -> None:
