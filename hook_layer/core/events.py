@@ -43,7 +43,7 @@ class Event:
 
     Attributes:
         reaches_disabled_parts: Whether idle parts, and those that were disabled after errors, get
-            it, too, because they must let go of what they hold.
+            it, too, because they must release what they hold.
     """
 
     reaches_disabled_parts: ClassVar[bool] = False
@@ -205,7 +205,7 @@ class Events:
 
     Attributes:
         failures: Counts the errors.
-        idle: Parts that have nothing to do until the models are released.
+        idle: Parts that have nothing to do for now.
     """
 
     def __init__(self, failures: FailureLog) -> None:

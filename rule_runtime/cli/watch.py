@@ -88,8 +88,10 @@ def watch(  # noqa: PLR0917 - each is an option of the command
             store = open_store(run)
             follower = RunFollower(store, evaluated_or_stored(store, rule, pack))
             console = Console() if output is OutputFormat.TABLE else None
-            show = partial(shown, is_whole=verbose or rule is not None)
-            numbers = watch_run(follower, once=once, console=console, pause=pause, show=show)
+            is_whole = verbose or rule is not None
+            numbers = watch_run(
+                follower, once=once, console=console, pause=pause, is_whole=is_whole
+            )
             statuses |= {verdict.displayed_status for verdict in numbers.verdicts}
             is_last = once or not follower.has_ended  # Ctrl-C was pressed
             run = None if is_last else await_next_run(path, run, pause)
@@ -185,13 +187,13 @@ def watch_run(
     once: bool = False,
     console: Console | None,
     pause: Callable[[], None],
-    show: Callable[[JobNumbers], RenderableType] | None = None,
+    is_whole: bool = False,
 ) -> JobNumbers:
     """Follow a run until it ends or Ctrl-C, and return its last state.
 
-    With a console, it prints at least the final state.
+    With a console, it prints at least the final state; `is_whole` is that of `shown`.
     """
-    show = show or shown
+    show = partial(shown, is_whole=is_whole)
     for _ in range(_MAX_LOOKS):  # each update reads a bounded number of files
         if not follower.look():
             break
@@ -224,11 +226,9 @@ def shown(numbers: JobNumbers, *, is_whole: bool = False) -> RenderableType:
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     heading = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
     title = Text(heading, style="bold")
-    quiet = [] if is_whole else [each for each in numbers.verdicts if not each.is_problem]
+    listed = [each for each in numbers.verdicts if is_whole or each.is_problem]
     rules = Records("rule", "status", "step", "what was found", whole=("status", "step"))
-    for verdict in numbers.verdicts:
-        if verdict in quiet:
-            continue
+    for verdict in listed:
         found = verdict.evidence
         details = verdict.details if _has_failed(verdict) else ""
         details = details if found is None else found.line
@@ -246,11 +246,11 @@ def shown(numbers: JobNumbers, *, is_whole: bool = False) -> RenderableType:
     parts: list[RenderableType] = [title, curves]
     if (diagnosis := numbers.diagnosis) is not None:
         parts.append(diagnosis_text(diagnosis))
-    if len(quiet) < len(numbers.verdicts):
+    if listed:
         parts.append(rules)
-    if quiet:
-        silent = sum(verdict.is_not_judged for verdict in quiet)
-        text = f"{counted(len(quiet) - silent, 'rule')} without a finding"
+    if num_others := len(numbers.verdicts) - len(listed):
+        silent = sum(verdict.is_not_judged for verdict in numbers.verdicts)
+        text = f"{counted(num_others - silent, 'rule')} without a finding"
         text += f", {silent} not evaluated" if silent else ""
         parts.append(Text(f"{text}; `-v` shows them"))
     return Group(*parts)

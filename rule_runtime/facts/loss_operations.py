@@ -37,7 +37,11 @@ def first_not_finite(step: StepView, worker: str, of: str) -> Operation | None:
     rows = step.tensors(regex=(f"^{NOT_FINITE}{of}_",))
     numbers = zip(rows.workers, finite_means(rows), strict=True)
     number = next((int(at) for owner, at in numbers if owner == worker and at >= 0), None)
-    if number is None or (file := step.collections_file(worker, again=True)) is None:
+    if number is None:
         return None
-    text = _AT.match(file.script_lines.get("operations", {}).get(str(number), ""))
-    return Operation(text["name"], text["line"] or "") if text and text["name"] else None
+    for again in (False, True):  # the file may have been read before the operation was called
+        file = step.collections_file(worker, again=again)
+        text = "" if file is None else file.script_lines.get("operations", {}).get(str(number), "")
+        if text and (found := _AT.match(text)):
+            return Operation(found["name"], found["line"] or "")
+    return None

@@ -351,12 +351,12 @@ class DebugJob:
         ]
 
     def _diagnosis(self, job: JobFile | None) -> Diagnosis | None:
-        results = {name: self._files.result(name, job) for name in self._rules.parameters(job)}
         found, advice = {}, {}
-        for name, result in results.items():
-            if result is not None:
-                advice[name] = result.advice or ""
-            if result is not None and result.evidence is not None:
+        for name in self._rules.parameters(job):
+            if (result := self._files.result(name, job)) is None:
+                continue
+            advice[name] = result.advice or ""
+            if result.evidence is not None:
                 with suppress(ValueError):  # of another version
                     found[name] = Evidence.from_json(result.evidence)
         return diagnosis_of(found, advice)

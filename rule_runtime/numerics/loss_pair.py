@@ -130,9 +130,8 @@ class LossPair:
         """
         if self.by_class is None or self.o.max() > 0 or len(set(self.by_class.scores.shape)) == 1:
             return False
-        of_rows, of_classes = (np.exp(self.by_class.scores).sum(axis=axis) for axis in (0, 1))
-        is_off = np.abs(of_classes - 1).max() > _SUM_ERROR
-        return bool(is_off and np.abs(of_rows - 1).max() < _SUM_ERROR)
+        shares = np.exp(self.by_class.scores)
+        return _are_distributions(shares.T) and not _are_distributions(shares)
 
     @cached_property
     def usual_losses(self) -> dict[str, _Numbers]:

@@ -14,6 +14,7 @@ import pytest
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
+from tests.python_path import PYTHON_PATH
 
 pytestmark = pytest.mark.other_environment
 
@@ -64,7 +65,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
         "TRAINING_JOB_ARN": arn,
         "KERAS_BACKEND": "tensorflow",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(

@@ -24,6 +24,7 @@ from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
+from tests.python_path import PYTHON_PATH
 
 pytest.importorskip("torch")
 
@@ -103,7 +104,7 @@ def train_together(
     (machine / "rendezvous").unlink(missing_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
         "CHECKPOINT_CONFIG_FILE_PATH": str(machine / "checkpointconfig.json"),
         "RENDEZVOUS": str(machine / "rendezvous"),
         "WORLD_SIZE": str(size),

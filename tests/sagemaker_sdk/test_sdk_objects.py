@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.python_path import PYTHON_PATH
+
 pytestmark = pytest.mark.other_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +31,7 @@ def said_in(version: str) -> Any:
         timeout=120,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+            "PYTHONPATH": PYTHON_PATH,
             "AWS_DEFAULT_REGION": "eu-west-1",
             "PYTHONWARNINGS": "ignore",
             "SAGEMAKER_SUPPRESS_V2_WARNING": "1",

@@ -20,6 +20,8 @@ from typing import Any
 import boto3
 import pytest
 
+from tests.python_path import PYTHON_PATH
+
 pytestmark = pytest.mark.other_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +70,7 @@ class Cloud:
             env={
                 **os.environ,
                 **self.variables,
-                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+                "PYTHONPATH": PYTHON_PATH,
                 "PYTHONWARNINGS": "ignore",
                 "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
                 "SAGEMAKER_TELEMETRY_OPT_OUT": "true",

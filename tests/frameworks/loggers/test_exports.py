@@ -16,7 +16,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.python_path import PYTHON_PATH
+
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "diverging_script.py"
 TARGETS = ("wandb", "mlflow", "tensorboard")
 LINE = next(
@@ -42,7 +43,7 @@ def watch(folder: Path, *libraries: str) -> Path:
     variables = {
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": f"file:{folder}/mlruns",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
         "WANDB_MODE": "offline",
     }
     options = [word for target in TARGETS for word in ("--export", target)]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rule_runtime import create_trial
 from rule_runtime.trial.trial import Trial
+from tests.python_path import PYTHON_PATH
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-ROOT = Path(__file__).resolve().parents[3]
 LOSSES = [0.5, 0.25, None, 0.125]
 
 
@@ -83,7 +83,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         "KERAS_BACKEND": "torch",
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": "file:mlruns",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
         "TENSORBOARD_LOGGING_DIR": "hf/runs",
         "TRACKIO_DIR": str(folder / "trackio"),
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.python_path import PYTHON_PATH
 
-ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 
 SCRIPT = """
@@ -75,7 +75,7 @@ def run(
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+            "PYTHONPATH": PYTHON_PATH,
             **environment,
         },
         capture_output=True,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.python_path import PYTHON_PATH
+
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-ROOT = SCRIPTS.parents[3]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_the_cause(tmp_path: Path, script: str, cause: str, first: list[str]) ->
     watch = [sys.executable, "-m", "stepwatch", "run", "--out-dir", "out", "--"]
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
     }
     if first:
         subprocess.run([*python, *first], cwd=tmp_path, check=True, timeout=300)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.python_path import PYTHON_PATH
+
 __all__ = ["SAVED_EVERY", "SCRIPTS", "TASKS", "Run", "Task", "configuration", "run"]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -183,7 +185,7 @@ def run(task: Task, *, config: Path | None = None, num_epochs: int = 2) -> Run:
         env={
             **inherited,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": PYTHON_PATH,
             "TF_CPP_MIN_LOG_LEVEL": "3",
             **task.variables,
         },

@@ -16,12 +16,12 @@ from hook_layer.child_processes import prepared_environment
 from rule_runtime import create_trial
 from rule_runtime.trial.trial import Trial
 from tests.hook_layer.autopatch.forked_runs import Done, ForkedRuns
+from tests.python_path import PYTHON_PATH
 
 __all__ = ["ROOT", "SCRIPTS", "TORCH", "XGBOOST", "ScriptRuns", "configuration", "run"]
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 ROOT = Path(__file__).resolve().parents[3]
-LIBRARIES = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
 TORCH = "torch_script.py"
 XGBOOST = "xgboost_script.py"
 
@@ -39,7 +39,7 @@ def run(
         text=True,
         timeout=120,
         cwd=cwd,
-        env={**_inherited(), "PYTHONPATH": LIBRARIES, **environment},
+        env={**_inherited(), "PYTHONPATH": PYTHON_PATH, **environment},
         check=False,
     )
 
@@ -75,7 +75,7 @@ class ScriptRuns:
     def watched(self, config: Path, *command: str) -> Done:
         """Run a script in a Python that is prepared as by `python -m hook_layer`."""
         source = HookSource.of(str(config), None)
-        environment = {**_inherited(), "PYTHONPATH": LIBRARIES, **source.environment()}
+        environment = {**_inherited(), "PYTHONPATH": PYTHON_PATH, **source.environment()}
         return self._run(command, {**environment, **prepared_environment(STARTUP, environment)})
 
     def trial(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from math import isnan
 from pathlib import Path
 
 from rule_runtime import create_trial
+from tests.python_path import PYTHON_PATH
 
 SCRIPT = Path(__file__).resolve().parent / "logging_script.py"
-ROOT = SCRIPT.parents[3]
 
 
 def test_watch_logging_makes_a_run_and_changes_nothing_for_the_script(tmp_path: Path) -> None:
@@ -31,7 +30,7 @@ def test_watch_logging_makes_a_run_and_changes_nothing_for_the_script(tmp_path: 
 def run(folder: Path, script: Path, out: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     variables = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
         "PATH": "/usr/bin:/bin",
     }
     if folder.name == "plain":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +19,7 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.install_hint import install_hint
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.xgboost.boosting import columns, make_hook, matrix, same, train
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.python_path import PYTHON_PATH
 
 
 def test_the_collections_are_those_of_the_original(trial: WrittenTrial) -> None:
@@ -203,7 +201,7 @@ except ValueError as error:
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])},
+        env={"PYTHONPATH": PYTHON_PATH},
         capture_output=True,
         text=True,
         check=False,

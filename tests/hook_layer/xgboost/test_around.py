@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import xgboost
 from hook_layer.testing.written_trial import WrittenTrial
 from hook_layer.xgboost import Hook
 from tests.hook_layer.xgboost.boosting import EVERY_ROUND, Script, make_hook, matrix, train
+from tests.python_path import PYTHON_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -98,7 +98,7 @@ def test_the_example_of_the_tutorial_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", example],
         cwd=tmp_path,
-        env={"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])},
+        env={"PYTHONPATH": PYTHON_PATH},
         capture_output=True,
         text=True,
         check=False,

@@ -14,8 +14,8 @@ import pytest
 from xgboost.tracker import RabitTracker
 
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.python_path import PYTHON_PATH
 
-ROOT = Path(__file__).resolve().parents[3]
 WORKER = Path(__file__).with_name("distributed_worker.py")
 Outcomes = dict[int, dict[str, Any]]
 
@@ -32,7 +32,7 @@ def outcomes(folder: Path) -> Outcomes:
     communicator = json.dumps({**tracker.worker_args(), "dmlc_communicator": "rabit"})
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+        "PYTHONPATH": PYTHON_PATH,
     }
     workers = [
         subprocess.Popen(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from tests.python_path import PYTHON_PATH
 from tests.rule_runtime.cli.invoking import invoke
 from tests.rule_runtime.processes import completed
 
@@ -67,5 +68,4 @@ def test_output_and_use_of_the_machine_are_kept_until_the_session_is_removed(
 
 def watch(folder: Path, *command: str, options: list[str] | None = None) -> CompletedProcess[str]:
     arguments = [STEPWATCH, "run", "--out-dir", "out", *(options or []), "--", *command]
-    path = os.pathsep.join([str(Path.cwd()), os.environ["PYTHONPATH"]])
-    return completed(arguments, cwd=folder, env={**os.environ, "PYTHONPATH": path})
+    return completed(arguments, cwd=folder, env={**os.environ, "PYTHONPATH": PYTHON_PATH})

@@ -10,12 +10,12 @@ from pathlib import Path
 from hook_layer.storage.local import LocalStore
 from rule_runtime.diagnosis.diagnosis import diagnosis_of_states
 from rule_runtime.embedded.result_writer import ResultWriter
-from rule_runtime.engine.evidence import Evidence
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.job_verdicts import diagnosis_of_verdicts, stored_verdicts, verdicts_of
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.reporting.verdicts import verdicts_json
+from tests.rule_runtime.diagnosis.test_diagnosis import finding
 
 
 def verdict(name: str, status: str = "IssuesFound") -> dict[str, str]:
@@ -39,17 +39,7 @@ def test_findings_come_first_and_among_them_what_makes_all_else_pointless() -> N
 
 def test_the_advice_on_the_data_is_the_change_in_every_form(tmp_path: Path) -> None:
     fresh = EvaluationState.initial()
-    evidence = Evidence(
-        step=4,
-        mode="TRAIN",
-        worker="worker_0",
-        tensor="loss",
-        measure="rise",
-        value=2.0,
-        threshold=1.0,
-        sentence="loss: rose",
-        remedy="Lower the learning rate.",
-    )
+    evidence = finding("LossDiverging", 4).evidence
     passed = replace(fresh.counts, evaluated=9, advice="Scale the targets.")
     states = {
         "LossDiverging": replace(fresh, status=RuleStatus.ISSUES_FOUND, evidence=evidence),
