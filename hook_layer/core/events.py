@@ -43,7 +43,7 @@ class Event:
 
     Attributes:
         reaches_disabled_parts: Whether idle parts, and those that were disabled after errors, get
-            it, too, because they must release what they hold.
+            it, too, because they must release or forget what they hold.
     """
 
     reaches_disabled_parts: ClassVar[bool] = False
@@ -52,6 +52,8 @@ class Event:
 @dataclass(frozen=True)
 class ModelsChange(Event):
     """A model is registered, or the known ones may have changed."""
+
+    reaches_disabled_parts: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

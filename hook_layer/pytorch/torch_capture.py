@@ -73,6 +73,7 @@ class TorchCapture(Part):
         subscribe(events.StepBegins, self._watch_modules, "modules")
         subscribe(events.PassBegins, self._capture_parameters, "parameters")
         subscribe(events.PassBegins, self._watch_gradients, "gradients")
+        subscribe(events.PassBegins, self._note_called, "steps")
         subscribe(events.PassBegins, self._watch_functions, "functions")
         subscribe(events.PassBegins, self._gather_calls, "modules")
         subscribe(events.PassEnds, self._on_pass_ends, "modules")
@@ -210,11 +211,12 @@ class TorchCapture(Part):
 
     def _watch_gradients(self, event: events.PassBegins) -> None:
         """Watch the gradients of a model, once per step."""
-        if event.model in self._called_models:
-            return
-        self._called_models.add(event.model)
-        if not self._loop.overridden.captures_gradients:
+        is_ours = not self._loop.overridden.captures_gradients
+        if is_ours and event.model not in self._called_models:
             self._gradients.watch(self._parameters.gradients(event.model))
+
+    def _note_called(self, event: events.PassBegins) -> None:
+        self._called_models.add(event.model)
 
     def _adopt_unregistered(self, model: nn.Module) -> None:
         found = self._registered.adopt_unregistered(model)

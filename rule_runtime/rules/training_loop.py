@@ -145,8 +145,7 @@ class TrainingLoop(Rule):
             highest = memory["rate"] = max(rate, memory.get("rate", 0.0))
             yield "learning_rate", float(rate == 0 < highest), 1, (highest,)
         if largest_count(step, "all_frozen"):
-            pairs = since_previous_step(step, ("weights",), memory)
-            yield "all_frozen", float(are_identical(pairs.now, pairs.before).all()), 1, ()
+            yield "all_frozen", float(_are_weights_same(step, memory)), 1, ()
         norm = largest_count(step, "gradient_norm")
         if norm is not None and norm > 0:
             at_step = largest_count(step, "gradient_norm_at_step") or 0.0
@@ -161,6 +160,15 @@ class TrainingLoop(Rule):
         name = _same_on_all_ranks(step)
         if name is not None:
             yield "same_inputs", float(bool(name)), 1, (name, len(step.workers))
+
+
+def _are_weights_same(step: StepView, memory: Memory) -> bool:
+    """Return whether no weight changed since the saved step before; False if it is unknown."""
+    try:
+        pairs = since_previous_step(step, ("weights",), memory)
+    except Missing:
+        return False
+    return bool(len(pairs.rows) and are_identical(pairs.now, pairs.before).all())
 
 
 def _same_on_all_ranks(step: StepView) -> str | None:

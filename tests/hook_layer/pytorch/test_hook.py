@@ -685,6 +685,30 @@ def test_a_part_that_is_switched_off_lets_go_of_torch(trial: WrittenTrial, part:
         assert not module._forward_pre_hooks
 
 
+def test_parameters_are_captured_once_a_step_without_gradients(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    hook.register_optimizer(training.optimizer)
+    training.step()
+    hook.failures.off.add("gradients")
+    captured: list[dict[str, Any]] = []
+    monkeypatch.setattr(hook.recorder, "capture", captured.append)
+    (training.loss() + training.loss()).backward()
+    hook.close()
+    assert sum("Net_fc.weight" in tensors for tensors in captured) == 1
+
+
+def test_layers_of_later_models_are_noted_without_modules(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    Training(hook).step()
+    hook.failures.off.add("modules")
+    Training(hook, nn.Sequential(nn.Flatten(), nn.Linear(64, 10))).step()
+    hook.close()
+    assert "1" in hook.collector.manager.layers
+
+
 def test_a_collections_file_that_cannot_be_written_does_not_switch_off_collections(
     trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,3 +178,8 @@ def test_frozen_weights_are_found_once_none_changes() -> None:
         for step in STEPS:
             trial.step(step, {"weights/a/kernel:0": np.ones(3) + factor * step, **counts})
         assert next(iter(found_at(TrainingLoop(), trial)), None) == expected
+
+
+def test_frozen_weights_that_were_not_saved_hide_no_other_mistake() -> None:
+    counts = {"all_frozen": 1.0, "gradients_left": 1.0}
+    assert "are not cleared" in sentence_of(run_of(lambda _: counts))
