@@ -33,8 +33,8 @@ KILLS_PER_MINUTE = 2
 KILL_AFTER_REQUESTS = (100, 1500)
 """Requests of the functions between two kills: in the midst of work, however fast a machine is."""
 DEAD_S = (0.0, 5.0)
-SETTLING_S = 1200.0
-"""The longest time until all is done. Silence alone takes five minutes."""
+SETTLING_S = 3600.0
+"""The longest time until all is done: the emulator, one process, answers 65 requests a second."""
 LOOK_S = 2.0
 LOOK_BRIEFLY_S, LOOK_RARELY_S = 0.02, 10.0
 
