@@ -23,8 +23,8 @@ from tests.soak.writing import WritingJobs
 FILES_PER_S = 2.0
 """What all jobs together write. Each file leads to a dozen requests, which the emulator answers in
 one thread; half a core of a machine that does other things, too, is to keep up nearly."""
-SWEEP_S = 20.0
-"""Time between two schedules, seconds; a minute on AWS, where a training is longer, too."""
+SWEEP_S_PER_RULE = 5.0
+"""Time between two schedules, as each wakes the evaluations of every rule; a minute on AWS."""
 EVALUATOR_TIMEOUT_S = 30
 """Short, so that what a killed evaluator had in hand comes back in three minutes."""
 BATCH_SIZE = 5
@@ -80,6 +80,11 @@ class Settings:
             files_per_s=FILES_PER_S,
             rules=tuple(self.rules),
         )
+
+    @property
+    def sweep_s(self) -> float:
+        """Time between two schedules."""
+        return SWEEP_S_PER_RULE * len(self.rules)
 
     @property
     def most_kills(self) -> int:
@@ -153,7 +158,7 @@ def soak(
         plans = settings.jobs()
         gathering = Gathering(target, plans, settings.rules)
         gathering.subscribe()
-        schedule = _Schedule(target)
+        schedule = _Schedule(target, settings.sweep_s)
         chance = random.Random(f"kills {settings.seed}")
         killer = Killer(target.poller, misfortune, chance, most=settings.most_kills)
         begin = time.monotonic()
@@ -189,14 +194,15 @@ def _latencies_s(workdir: Path) -> Iterator[float]:
 class _Schedule:
     """Calls what a schedule calls, whenever it is due."""
 
-    def __init__(self, target: LocalTarget) -> None:
+    def __init__(self, target: LocalTarget, interval_s: float) -> None:
         self.num_runs = 0
         self._target = target
-        self._due = time.monotonic() + SWEEP_S
+        self._interval_s = interval_s
+        self._due = time.monotonic() + interval_s
 
     def run_if_due(self) -> None:
         if time.monotonic() >= self._due:
-            self._due = time.monotonic() + SWEEP_S
+            self._due = time.monotonic() + self._interval_s
             self._target.run_schedules()
             self.num_runs += 1
 
