@@ -6,6 +6,7 @@ import importlib
 import os
 
 import keras
+import pytest
 
 os.environ.setdefault("SMDEBUG_LOG_LEVEL", "warning")
 BACKEND = keras.backend.backend()
@@ -17,3 +18,16 @@ elif BACKEND == "tensorflow":
     (cpu,) = tensorflow.config.list_physical_devices("CPU")
     two = [tensorflow.config.LogicalDeviceConfiguration()] * 2
     tensorflow.config.set_logical_device_configuration(cpu, two)
+
+
+@pytest.fixture
+def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `watch_unchanged` changes is as before behind the test."""
+    patched: dict[type, tuple[str, ...]] = {
+        keras.Model: ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "__call__")
+    }
+    if BACKEND == "tensorflow":
+        patched[tensorflow.GradientTape] = ("__enter__", "__exit__", "gradient")
+    for owner, names in patched.items():
+        for name in names:
+            monkeypatch.setattr(owner, name, getattr(owner, name))

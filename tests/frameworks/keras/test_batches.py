@@ -107,15 +107,9 @@ def test_fit_after_it_has_steps_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unpatched: None) -> Path:
     """The folder of a session in which scripts without a hook are watched."""
-    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "__call__"):
-        monkeypatch.setattr(keras.Model, name, getattr(keras.Model, name))
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        for name in ("__enter__", "__exit__", "gradient"):
-            monkeypatch.setattr(tf.GradientTape, name, getattr(tf.GradientTape, name))
+    del unpatched
     SessionLog.make(tmp_path / "notes", (), root=f"file://{tmp_path}/session/", max_runs=4)
     monkeypatch.setenv(NOTES_VARIABLE, str(tmp_path / "notes"))
     del_hook()

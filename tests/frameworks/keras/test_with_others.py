@@ -48,17 +48,6 @@ def test_the_original_says_the_same(tmp_path: Path) -> None:
     assert_same(json.loads(json.dumps(dump("rule_runtime", str(tmp_path)))), found)
 
 
-@pytest.fixture
-def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `watch_unchanged` changes is as before behind the test."""
-    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch"):
-        monkeypatch.setattr(keras.Model, name, getattr(keras.Model, name))
-    if BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        monkeypatch.setattr(tf.GradientTape, "gradient", tf.GradientTape.gradient)
-
-
 @pytest.mark.usefixtures("unpatched")
 def test_a_script_without_a_hook(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     del_hook()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,9 @@ EXPECTED = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, unpatched: None) -> Iterator[Path]:
     """A folder in which watched scripts save; nothing is watched after the test."""
-    import json
-
-    names = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "__call__")
-    for owner, name in [
-        *((keras.Model, name) for name in names),
-        *((tf.GradientTape, name) for name in ("__enter__", "__exit__", "gradient")),
-    ]:
-        monkeypatch.setattr(owner, name, getattr(owner, name))
+    del unpatched
     del_hook()
     document = {**hook_configuration("recommended"), "LocalPath": str(tmp_path / "run")}
     (tmp_path / "hook.json").write_text(json.dumps(document))
