@@ -18,7 +18,7 @@ model = nn.Sequential(*layers, nn.Linear(32, 3))
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-for epoch in range(50):
+for epoch in range(20):
     total = 0.0
     for batch in torch.randperm(2000).split(50):
         optimizer.zero_grad()

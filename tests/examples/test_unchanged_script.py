@@ -29,7 +29,7 @@ def test_it_is_stopped_and_judged_again_alike(tmp_path: Path) -> None:
     done = stepwatch(tmp_path, "run", "--rule=vanishing_gradient", "--", sys.executable, SCRIPT)
     assert done.returncode == ISSUE, done.stderr
     assert "epoch 0:" in done.stdout
-    assert "epoch 49:" not in done.stdout
+    assert "epoch 19:" not in done.stdout
     (run,) = (tmp_path / "runs").iterdir()
     again = stepwatch(tmp_path, "evaluate", run, "--rule=vanishing_gradient", "--output=json")
     assert again.returncode == ISSUE, again.stderr
