@@ -13,7 +13,7 @@ def table(names: str, rows: Mapping[str, object]) -> pytest.MarkDecorator:
     """Run a test once per row.
 
     Args:
-        names: Arguments of the test, separated by ", ".
+        names: Argument of the test, or several, separated by ", ".
         rows: Values of the arguments, by what the row shows.
     """
-    return pytest.mark.parametrize(names.split(", "), list(rows.values()), ids=list(rows))
+    return pytest.mark.parametrize(names, list(rows.values()), ids=list(rows))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
+from lambdas.contracts.events import JOB_RULES, STATE_SORT_KEY
 from lambdas.shared.run_states import RunStates
 from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.engine.state import EvaluationState
@@ -28,6 +31,7 @@ RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
 NUM_STEPS = 60
 VANISHED_AT = 41
 WAIT_S = 240
+NUMBERS = count()
 
 
 @pytest.fixture(scope="module", params=["per_rule", "grouped"])
@@ -150,6 +154,23 @@ def test_every_transition_is_announced_to_whoever_subscribes(
     assert stop["Evidence"]["value"] < stop["Evidence"]["threshold"] == 1e-7
 
 
+@dataclass(frozen=True)
+class Moment:
+    """When a poller dies.
+
+    Attributes:
+        backend: The emulator's service.
+        methods: Its methods for the request.
+        is_meant: Tells from a method's arguments whether an evaluator sent the request.
+        is_carried_out: Whether the request is carried out.
+    """
+
+    backend: type
+    methods: tuple[str, ...]
+    is_meant: Callable[..., bool]
+    is_carried_out: bool
+
+
 class KillAt:
     """Kills the poller, with its functions, when one of them sends a certain request.
 
@@ -157,69 +178,70 @@ class KillAt:
     out and before its sender gets to know, or when it arrives and before it is carried out.
     """
 
-    def __init__(
-        self, target: LocalTarget, backend: type, method: str, *, carried_out: bool
-    ) -> None:
+    def __init__(self, target: LocalTarget, moment: Moment) -> None:
         self.killed = threading.Event()
-        self._target, self._backend, self._method = target, backend, method
-        self._carried_out = carried_out
-        self._original = getattr(backend, method)
+        self._target, self._moment = target, moment
+        self._patches = pytest.MonkeyPatch()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        kill, original = self, self._original
-
-        def request(backend: Any, *arguments: Any, **keywords: Any) -> Any:
-            with kill._lock:
-                is_first = not kill.killed.is_set() and is_of_a_function(arguments)
-                answer = None
-                if kill._carried_out or not is_first:
-                    answer = original(backend, *arguments, **keywords)
-                if is_first:
-                    kill._target.poller.kill()
-                    kill.killed.set()
-            if is_first and not kill._carried_out:
-                raise ConnectionAbortedError("the sender is dead")
-            return answer
-
-        setattr(self._backend, self._method, request)
+        for name in self._moment.methods:
+            method = getattr(self._moment.backend, name)
+            self._patches.setattr(self._moment.backend, name, self._killing(method))
         return self
 
     def __exit__(self, *_: object) -> None:
-        setattr(self._backend, self._method, self._original)
+        self._patches.undo()
+
+    def _killing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        moment = self._moment
+
+        def request(backend: Any, *arguments: Any, **keywords: Any) -> Any:
+            answer = None
+            with self._lock:
+                is_first = not self.killed.is_set() and moment.is_meant(*arguments)
+                if moment.is_carried_out or not is_first:
+                    answer = original(backend, *arguments, **keywords)
+                if is_first:
+                    self._target.poller.kill()
+                    self.killed.set()
+            if is_first and not moment.is_carried_out:
+                raise ConnectionAbortedError("the sender is dead")
+            return answer
+
+        return request
 
 
-def is_of_a_function(arguments: tuple[Any, ...]) -> bool:
+def is_state(_: str, item: dict[str, Any], *__: Any) -> bool:
+    """Return whether an item, or its key, is that of an evaluator."""
+    return item[STATE_SORT_KEY]["S"] in {*RULES, JOB_RULES}
+
+
+def is_status(events: list[dict[str, Any]], *_: Any) -> bool:
     """Return whether these are status events, no summaries or events of the emulator's bucket."""
-    events = arguments[0] if arguments and isinstance(arguments[0], list) else []
-    sources = {event.get("Source") for event in events if isinstance(event, dict)}
-    kinds = {event.get("DetailType") for event in events if isinstance(event, dict)}
-    is_status = "stepwatch.debugger" in sources and "Stepwatch Job Summary" not in kinds
-    return not sources - {None} or is_status
+    sources = {event.get("Source") for event in events}
+    kinds = {event.get("DetailType") for event in events}
+    return "stepwatch.debugger" in sources and "Stepwatch Job Summary" not in kinds
 
 
 @table(
-    "backend, method, carried_out",
+    "moment",
     {
-        "state-saved": (DynamoDBBackend, "update_item", True),
-        "not-announced": (EventsBackend, "put_events", False),
-        "announced-and-not-noted": (EventsBackend, "put_events", True),
-        "not-acknowledged": (SQSBackend, "delete_message_batch", False),
+        "state-saved": Moment(DynamoDBBackend, ("put_item", "update_item"), is_state, True),
+        "not-announced": Moment(EventsBackend, ("put_events",), is_status, False),
+        "announced-and-not-noted": Moment(EventsBackend, ("put_events",), is_status, True),
+        "not-acknowledged": Moment(SQSBackend, ("delete_message_batch",), lambda *_: True, False),
     },
 )
 def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
-    target: LocalTarget,
-    subscriber: Callable[[], list[dict[str, Any]]],
-    backend: type,
-    method: str,
-    carried_out: bool,
+    target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]], moment: Moment
 ) -> None:
-    job = WatchedJob(target, f"killed-{method}-{carried_out}".replace("_", "-"))
-    with KillAt(target, backend, method, carried_out=carried_out) as kill:
+    job = WatchedJob(target, f"killed-{next(NUMBERS)}")
+    with KillAt(target, moment) as kill:
         job.begin()
         job.write_steps(0, NUM_STEPS)
         job.end()
-        assert kill.killed.wait(WAIT_S), f"no function called {method}"
+        assert kill.killed.wait(WAIT_S), f"no function called {moment.methods}"
     assert undelivered(target) > 0
     target.poller.start()
     target.wait_idle(WAIT_S)
