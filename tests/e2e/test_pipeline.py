@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
 NUM_STEPS = 60
 VANISHED_AT = 41
 WAIT_S = 240
-NUMBERS = count()
 
 
 @pytest.fixture(scope="module", params=["per_rule", "grouped"])
@@ -161,7 +159,7 @@ class Moment:
     Attributes:
         backend: The emulator's service.
         methods: Its methods for the request.
-        is_meant: Tells from a method's arguments whether an evaluator sent the request.
+        is_meant: Returns whether a call with these arguments is a request of an evaluator.
         is_carried_out: Whether the request is carried out.
     """
 
@@ -236,7 +234,8 @@ def is_status(events: list[dict[str, Any]], *_: Any) -> bool:
 def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
     target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]], moment: Moment
 ) -> None:
-    job = WatchedJob(target, f"killed-{next(NUMBERS)}")
+    name = f"killed-{moment.methods[0]}-{moment.is_carried_out}".replace("_", "-")
+    job = WatchedJob(target, name)
     with KillAt(target, moment) as kill:
         job.begin()
         job.write_steps(0, NUM_STEPS)

@@ -22,7 +22,7 @@ elif BACKEND == "tensorflow":
 
 @pytest.fixture
 def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `watch_unchanged` changes is as before behind the test."""
+    """Restore, after the test, the methods that `watch_unchanged` patches."""
     patched: dict[type, tuple[str, ...]] = {
         keras.Model: ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "__call__")
     }
