@@ -71,10 +71,10 @@ def test_targets_that_are_none(tokens: Any, targets: Any) -> None:
 @table(
     "targets",
     {
-        "the last logits are dropped": (TEXT[:, 1:],),
-        "some are masked": (HALF[:, 1:],),
-        "the tokens before": (np.roll(TEXT, 1, 1),),
-        "two shifts": (np.roll(TEXT, -2, 1),),
+        "the last logits are dropped": TEXT[:, 1:],
+        "some are masked": HALF[:, 1:],
+        "the tokens before": np.roll(TEXT, 1, 1),
+        "two shifts": np.roll(TEXT, -2, 1),
     },
 )
 def test_positions_may_come_first(targets: Any) -> None:
