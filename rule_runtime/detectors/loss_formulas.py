@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from rule_runtime.detectors.curves import FEWEST, LEVEL, is_falling
 from rule_runtime.numerics.label_tally import MIN_CLASSES
-from rule_runtime.numerics.loss_pair import MAX_ELEMENTS, TOLERANCE, LossPair, loss_pair
+from rule_runtime.numerics.loss_pair import (
+    MAX_ELEMENTS,
+    MIN_MATCHES,
+    TOLERANCE,
+    LossPair,
+    loss_pair,
+)
 
 __all__ = ["WRONG_LOSSES", "Formula", "is_opposite", "negated", "recognise"]
 
@@ -19,8 +25,6 @@ _Values = Iterator[tuple[str, float]]
 
 _ROUNDING: Final = 1e-6
 """Absolute error of a recomputed loss: logarithms contain constants of about 1e-7."""
-_MIN_STEPS: Final = 2
-"""Minimum saved steps at which a formula must match; one match may be chance."""
 
 
 class Formula(NamedTuple):
@@ -78,8 +82,8 @@ def recognise(
         return None
     for side, texts in matching.items():
         state[side] = [text for text in texts if text in state.get(side, texts)]
-    state["steps"] = min(state.get("steps", 0) + 1, _MIN_STEPS)
-    if state["steps"] < _MIN_STEPS or state["right"] or not state["wrong"]:
+    state["steps"] = min(state.get("steps", 0) + 1, MIN_MATCHES)
+    if state["steps"] < MIN_MATCHES or state["right"] or not state["wrong"]:
         return None
     expected = min((value for _, value in right), key=lambda of: abs(of - loss), default=0.0)
     message = state["wrong"][0]

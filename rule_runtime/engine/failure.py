@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from hook_layer.format.errors import FormatError
+from rule_runtime.engine.counts import MAX_TEXT
 from rule_runtime.engine.outcome import shortened
 from rule_runtime.trial import errors
 from rule_runtime.trial.name_pattern import PatternError
@@ -38,9 +39,8 @@ _OUTCOMES: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("n
 _FACADE: Final = "stepwatch"
 _SIMILAR: Final = 0.75
 """Similarity (difflib's ratio) of a misspelling: `Pased` is `Passed`, `bound` is not `round`."""
-_MAX_MESSAGE: Final = 400
 _MAX_CODE: Final = 120
-"""Characters; both fit into the details of a status together."""
+"""Characters; it fits into the details of a status with a message of `MAX_TEXT`."""
 
 
 def failure_reason(error: BaseException, rule: type) -> str:
@@ -50,7 +50,7 @@ def failure_reason(error: BaseException, rule: type) -> str:
     """
     # The text of a SyntaxError ends with file and line, which are added below.
     message = str(error.msg) if isinstance(error, SyntaxError) else _message(error)
-    text = f"{type(error).__name__}: {_shortened(message, _MAX_MESSAGE)}".removesuffix(": ")
+    text = f"{type(error).__name__}: {_shortened(message, MAX_TEXT)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     own = _files_of(rule)
     frame = next((one for one in reversed(frames) if one.filename in own), None)

@@ -16,14 +16,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rule_runtime.facts.layer_names import LINEAR, LayerKinds
-from rule_runtime.facts.layers import Layers, LinearLayer, Signals
+from rule_runtime.facts.layers import IMAGE, Layers, LinearLayer, Signals
 from rule_runtime.numerics.activations import ROUNDING
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Link", "layer_links"]
 
-_IMAGE: Final = 3
-"""Minimum number of dimensions of a tensor that can be pooled."""
 _POOLING: Final = "Pooling"
 """Part of the type of Keras's pooling layers, which may have the channels last."""
 _SELU: Final = 1.0507
@@ -149,7 +147,7 @@ class _Links:
             return old == new and [len(shape) for shape in parameters] in ([1] * 2, [1] * 4)
         if _POOLING in self._kinds.of(module, self._worker).type:
             return len(old) == len(new)
-        is_image = len(old) == len(new) >= _IMAGE and old[:2] == new[:2]
+        is_image = len(old) == len(new) >= IMAGE and old[:2] == new[:2]
         is_gated = is_image and old == (*new[:-1], 2 * new[-1])
         is_smaller = is_image and not is_gated and math.prod(new) < math.prod(old)
         is_standard = max(abs(self._mean[out]), abs(self._std[out] - 1)) < _STANDARD

@@ -26,12 +26,14 @@ from rule_runtime.facts.layer_names import (
 from rule_runtime.numerics.row_memory import fingerprints
 from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["MATRIX", "Layers", "LinearLayer", "Place", "Signals", "tensor_fingerprints"]
+__all__ = ["IMAGE", "MATRIX", "Layers", "LinearLayer", "Place", "Signals", "tensor_fingerprints"]
 
 _KINDS: Final = ("input", "output")
 _COMPARED: Final = ("size", "min", "max", "mean", "std", "l2")
 MATRIX: Final = 2
 """Number of dimensions of a matrix."""
+IMAGE: Final = 3
+"""Minimum number of dimensions of images: images, channels, and one or more of space."""
 _IN_ONE: Final = (
     "FSDP keeps all weights in one flat parameter, so that no layer has its own: pass "
     "use_orig_params=True, or use fully_shard"

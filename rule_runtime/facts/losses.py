@@ -27,7 +27,7 @@ from rule_runtime.facts.last_layers import LastLayer, last_layers
 from rule_runtime.facts.saved_tensors import finite_means
 from rule_runtime.numerics.class_pairs import class_axis
 from rule_runtime.numerics.label_tally import MIN_ELEMENTS
-from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM
+from rule_runtime.numerics.loss_pair import LOWEST_LOGARITHM, MIN_MATCHES
 from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -52,8 +52,6 @@ INPUT_VALUES: Final = CollectionConfig("input_values", _FEW_VALUES)
 _OUTPUT: Final = "_output_"
 _FIRST_CALL: Final = "_output_0"
 _FUNCTION: Final = "Loss_output_0"
-_MIN_MATCHES: Final = 2
-"""Saved steps in a row at which a loss must equal a usual loss; one may be chance."""
 _OF_PROBABILITIES: Final = ("BCELoss", "CategoricalCrossentropyLoss")
 _TARGETS: Final = "_input_1"
 _WEIGHTS_OF_ROWS: Final = r"^[A-Z]\w*Loss_input_2$"
@@ -448,7 +446,7 @@ def _with_formula(loss: Loss, standard: Mapping[str, float], matches: Mapping[st
         (
             name
             for name, count in matches.items()
-            if count >= _MIN_MATCHES and (are_shares or name not in _OF_PROBABILITIES)
+            if count >= MIN_MATCHES and (are_shares or name not in _OF_PROBABILITIES)
         ),
         "",
     )

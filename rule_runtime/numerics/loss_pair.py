@@ -18,6 +18,7 @@ from rule_runtime.numerics.class_pairs import class_axis, is_one_hot
 __all__ = [
     "LOWEST_LOGARITHM",
     "MAX_ELEMENTS",
+    "MIN_MATCHES",
     "MIN_ROWS",
     "TOLERANCE",
     "LossPair",
@@ -33,6 +34,8 @@ MAX_ELEMENTS: Final = 1 << 20
 """Maximum elements of outputs, or pairs of an output and a target; more take too long."""
 TOLERANCE: Final = 1e-4
 """Relative error of a recomputed loss: sums in float32 or of half-precision outputs."""
+MIN_MATCHES: Final = 2
+"""Minimum saved steps at which a loss must equal a formula; one match may be chance."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
 _WIDE: Final = 0.8

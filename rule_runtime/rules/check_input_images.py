@@ -13,6 +13,7 @@ from rule_runtime.engine.needs import Needs
 from rule_runtime.engine.outcome import Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.engine.selection import saved_every
+from rule_runtime.facts.layers import IMAGE
 from rule_runtime.trial.step_view import StepView, TensorRows
 from rule_runtime.trial.value_pairs import row_values
 
@@ -21,8 +22,6 @@ __all__ = ["CheckInputImages"]
 _MAX_INPUTS: Final = 4
 _MAX_CHANNELS: Final = 256
 """Maximum number of inputs, and of channels of each, whose means are stored."""
-_MIN_AXES: Final = 3
-"""Minimum number of axes of images: images, channels, and one or more of space."""
 
 
 class CheckInputImages(Rule):
@@ -111,7 +110,7 @@ class CheckInputImages(Rule):
 
     def _are_images(self, images: npt.NDArray[Any], known: dict[str, Any] | None) -> bool:
         """Return whether a tensor matches earlier images of its name."""
-        is_shaped = images.ndim >= max(_MIN_AXES, self.channel + 1) and images.size > 0
+        is_shaped = images.ndim >= max(IMAGE, self.channel + 1) and images.size > 0
         if not is_shaped or images.dtype.kind not in "biuf":
             return False
         num_channels = images.shape[self.channel]

@@ -31,7 +31,6 @@ __all__ = ["ClassImbalance"]
 
 _MOST: Final = 0.95
 """Share of labels from which a model that always predicts one class looks good."""
-_TWO: Final = 2
 _LEARNED: Final = 0.1
 """Share of a guess's loss below which a constant label is learned."""
 _ENOUGH: Final = 30
@@ -182,7 +181,8 @@ def _unseen(tally: LabelTally, validation: LabelTally | None) -> Finding | None:
 
 def _may_be_made_up(step: StepView, labels: ClassLabels, tally: LabelTally) -> bool:
     """Return whether labels may be constants of adversarial training: no model learns these."""
-    if labels.are_whole or labels.are_all or len(tally.classes) > 1 or labels.num_classes != _TWO:
+    has_one_of_two = len(tally.classes) == labels.num_classes - 1 == 1
+    if labels.are_whole or labels.are_all or not has_one_of_two:
         return False
     shares = [
         of.value / of.zero_output_loss

@@ -13,6 +13,7 @@ from rule_runtime.engine.selection import saved_every
 from rule_runtime.facts.framework import advice_of
 from rule_runtime.facts.input_scales import has_large_inputs, issue_or_advice
 from rule_runtime.facts.losses import Loss, Losses, LossKind
+from rule_runtime.numerics.loss_pair import TOLERANCE
 from rule_runtime.trial.step_view import StepView
 
 __all__ = ["InitialLossMismatch"]
@@ -22,8 +23,6 @@ _NEVER_NEGATIVE: Final = re.compile(
 )
 _TIMES_UNSURE: Final = 2.0
 """Multiple of `max_ratio` for losses that only look like a cross entropy."""
-_NEGATIVE: Final = -1e-4
-"""Losses above it may be negative by rounding."""
 
 
 class InitialLossMismatch(Rule):
@@ -68,7 +67,7 @@ class InitialLossMismatch(Rule):
         is_only = len({loss.name for loss in losses}) == 1
         for loss in losses:
             message = ""
-            if loss.value < _NEGATIVE and _NEVER_NEGATIVE.match(loss.name):
+            if loss.value < -TOLERANCE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
             elif is_first and is_only and _compares_nothing(loss):
                 message = "begins at exactly 0, although outputs and targets differ"

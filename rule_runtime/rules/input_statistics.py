@@ -32,8 +32,6 @@ __all__ = ["InputStatistics"]
 
 _TARGETS: Final = "Scale the targets to mean 0 and variance 1, and the outputs back."
 _TOKENS: Final = "Give an Embedding the numbers of words or categories, not scaled; others a Dense."
-_TINY: Final = 1e-300
-"""Replaces root mean squares of zero, so that they have a logarithm."""
 _BEGINNING: Final = 50
 """Steps in which outputs may approach the targets."""
 _FAR: Final = 10.0
@@ -141,7 +139,7 @@ class InputStatistics(Rule):
         if not found:
             return Passed()
         sizes = root_mean_square(mean, std)
-        distances = np.abs(np.log(np.maximum(sizes, _TINY)))
+        distances = np.abs(np.log(np.maximum(sizes, np.finfo(np.float64).tiny)))
         at = max(found, key=lambda at: float(distances[at]))
         message = f"has a root mean square of {sizes[at]:.3g}, and should be between "
         message += f"{self.min_rms:g} and {self.max_rms:g}"

@@ -30,8 +30,6 @@ _MANY_TIMES: Final = 10
 """Multiple of the longest accumulation, in backward passes, after which a step is missing."""
 _SAME_NORM: Final = 0.01
 """Relative difference below which norms are the same."""
-_LEAST_NORM: Final = 1e-30
-"""Norm for which that of zeros counts."""
 
 
 _MISTAKES: Final = {
@@ -151,7 +149,7 @@ class TrainingLoop(Rule):
             at_step = largest_count(step, "gradient_norm_at_step") or 0.0
             scale = largest_count(step, "loss_scale") or 1.0
             measure = "clipped_while_scaled" if scale > 1 else "clipped"
-            factor = norm / max(at_step, _LEAST_NORM)
+            factor = norm / at_step if at_step else math.inf
             # Clipping leaves a fixed norm, a division by a number of tokens does not.
             is_fixed = math.isclose(at_step, memory.get("norm", at_step), rel_tol=_SAME_NORM)
             memory["norm"] = at_step
