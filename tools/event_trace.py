@@ -28,7 +28,7 @@ from rule_runtime.testing.trial_builder import TrialBuilder
 
 __all__ = ["LIMITS", "main", "trace_calls"]
 
-LIMITS: Final = {"per_rule": (46, 203), "grouped": (58, 537)}
+LIMITS: Final = {"per_rule": (46, 203), "grouped": (58, 527)}
 """Most files and stays by mode: 5 % above what was measured. Lower them where you can."""
 _ROOT: Final = str(Path(__file__).parents[1]) + "/"
 _PACKAGES: Final = tuple(f"{_ROOT}{name}/" for name in ("hook_layer", "lambdas", "rule_runtime"))

@@ -7,14 +7,14 @@ importing boto3 also loads its transfer manager, which no function needs here.
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.config import Config
 from botocore.session import Session, get_session
-
-from lambdas.shared.cost_estimate import request_dollars
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch",
-    "dollars",
     "dynamodb",
     "ecs",
     "eventbridge",
     "forget",
-    "num_requests",
+    "requests",
     "s3",
     "sagemaker",
     "sns",
@@ -100,14 +99,12 @@ def ecs() -> Any:
     return _client("ecs")
 
 
-def num_requests() -> int:
-    """Return the number of requests of this process so far, including retries."""
-    return _counter.num
+def requests() -> Counter[tuple[str, int]]:
+    """Return the requests of this process so far, including retries.
 
-
-def dollars() -> float:
-    """Return the estimated price of these requests."""
-    return _counter.dollars
+    Their keys are the operation, such as `PutItem`, and the length of the body in KiB, rounded up.
+    """
+    return _counter.requests.copy()
 
 
 def forget() -> None:
@@ -121,15 +118,14 @@ class _Counter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.num = 0
-        self.dollars = 0.0
+        self.requests: Counter[tuple[str, int]] = Counter()
 
     def count(self, request: Any, event_name: str, **_: Any) -> None:
         """Count a request that botocore is about to send; return None to let it proceed."""
         num_bytes = len(request.body) if isinstance(request.body, bytes | str) else 0
+        key = event_name.rpartition(".")[2], math.ceil(num_bytes / 1024)
         with self._lock:
-            self.num += 1
-            self.dollars += request_dollars(event_name.rpartition(".")[2], num_bytes)
+            self.requests[key] += 1
 
 
 _counter: Final = _Counter()

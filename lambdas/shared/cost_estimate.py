@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from lambdas.contracts.prices import Prices
 
-__all__ = ["call_dollars", "request_dollars"]
+__all__ = ["call_dollars", "requests_dollars"]
 
 _PRICES: Final = Prices()
 _TABLE_WRITES: Final = ("DeleteItem", "PutItem", "UpdateItem")
@@ -27,21 +28,22 @@ _REQUESTS: Final = {
     "ChangeMessageVisibilityBatch": _PRICES.queue_request,
 }
 """Dollars by operation; others are free."""
-_WRITE_UNIT_BYTES: Final = 1024
 _MESSAGES_A_REMOVAL: Final = 10
 """Maximum number of messages that Lambda's pollers delete by one request."""
 _MEMORY_MB: Final = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 
 
-def request_dollars(operation: str, num_bytes: int) -> float:
-    """Return the price of a request.
+def requests_dollars(requests: Mapping[tuple[str, int], int]) -> float:
+    """Return the price of requests.
 
     Args:
-        operation: Its name, such as `PutItem`.
-        num_bytes: Length of its body. A write of the table is billed by size.
+        requests: Their number by operation and KiB of the body. Writes of the table are billed by
+            KiB.
     """
-    units = math.ceil(num_bytes / _WRITE_UNIT_BYTES) if operation in _TABLE_WRITES else 1
-    return _REQUESTS.get(operation, 0.0) * units
+    return sum(
+        number * _REQUESTS.get(operation, 0.0) * (kibibytes if operation in _TABLE_WRITES else 1)
+        for (operation, kibibytes), number in requests.items()
+    )
 
 
 def call_dollars(seconds: float, num_messages: int) -> float:

@@ -18,7 +18,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from lambdas.contracts.environment import ESTIMATES_COST, METRICS_NAMESPACE
 from lambdas.contracts.metrics import DEFAULT_NAMESPACE, ESTIMATED_COST, EVERY_FUNCTION
 from lambdas.shared import clients
-from lambdas.shared.cost_estimate import call_dollars
+from lambdas.shared.cost_estimate import call_dollars, requests_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,20 +57,21 @@ class Telemetry:
             num_messages: Messages of a queue that caused it.
         """
         self._logger.append_keys(function_request_id=getattr(context, "aws_request_id", None))
-        num_requests, dollars = clients.num_requests(), clients.dollars()
+        requests_before = clients.requests()
         began = time.perf_counter()
         try:
             yield
         finally:
+            requests = clients.requests() - requests_before
             if self._recorded:
-                self.count(_REQUESTS, clients.num_requests() - num_requests)
+                self.count(_REQUESTS, requests.total())
                 for name, value in self._keys.items():
                     self._metrics.add_dimension(name=name, value=value)
                 self._metrics.flush_metrics()
                 self._recorded = False
             if self._estimates_cost:
                 spent = call_dollars(time.perf_counter() - began, num_messages)
-                spent += clients.dollars() - dollars
+                spent += requests_dollars(requests)
                 self._cost.add_metric(name=ESTIMATED_COST, unit=MetricUnit.NoUnit, value=spent)
                 self._cost.flush_metrics()
 
