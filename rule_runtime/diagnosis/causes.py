@@ -40,7 +40,7 @@ class Cause(NamedTuple):
 
 
 _UNSTABLE: Final = (
-    "LossDiverging",
+    "LossDiverging.loss_rise_percent",
     "LossSpike",
     "OscillatingLoss",
     "GradientNormExplosion",
@@ -150,6 +150,14 @@ CAUSES: Final = (
         ("LossInputMismatch", "OutputContract.pairs"),
         ("OutputContract", *_WIDE),
         is_of_tensor=True,
+        line_of="loss",
+    ),
+    Cause(
+        "loss_without_bound",
+        "The loss has no lower bound",
+        ("LossDiverging.loss",),
+        _WIDE,
+        "Check the sign of each term of the loss: what it maximises must have a bound.",
         line_of="loss",
     ),
     Cause(
@@ -330,7 +338,7 @@ CAUSES: Final = (
     Cause(
         "diverging",
         "The training diverges",
-        ("LossDiverging", "OscillatingLoss", "GradientNormExplosion"),
+        ("LossDiverging.loss_rise_percent", "OscillatingLoss", "GradientNormExplosion"),
         (*_UNSTABLE, *_NOT_LEARNING),
         "Lower the learning rate tenfold.",
         is_of_scale=True,

@@ -224,7 +224,7 @@ class Loss(NamedTuple):
     def takes(self) -> Takes:
         """The form of model outputs that it expects."""
         name = self.formula or self.owner
-        if name == "NLLLoss":
+        if name in ("NLLLoss", "KLDivLoss"):
             return Takes.LOG_PROBABILITIES
         if self.kind not in (LossKind.CLASSES, LossKind.BINARY):
             return Takes.ANY

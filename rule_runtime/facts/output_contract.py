@@ -292,7 +292,8 @@ CONTRACT: Final = (
         _logits,
         1,
         "takes probabilities or their logarithms, and gets {o}",
-        "Use nn.CrossEntropyLoss() or nn.BCEWithLogitsLoss(), which take logits.",
+        "Give NLLLoss and KLDivLoss log_softmax of the logits and BCELoss their sigmoid, or take "
+        "nn.CrossEntropyLoss() or nn.BCEWithLogitsLoss().",
         "Set from_logits=True, or give the last layer activation='sigmoid' or 'softmax'.",
     ),
     Requirement(

@@ -45,12 +45,14 @@ class _LossRule(CurveRule):
 
 
 class LossDiverging(_LossRule):
-    """Detects training losses that rise and stay high.
+    """Detects training losses that rise and stay high, or fall without end.
 
     How it decides:
         The rule fires if one of these holds at `patience` saved steps in a row:
         * The latest 30 losses are all higher than the first one by `rise_percent`.
         * The latest 8 are all higher than the best level by `rise_percent`, and do not fall again.
+        * The loss is below minus `fall_factor` times its size at the beginning, which is at least
+          1: nothing bounds it.
 
         Either rise must be four times the scatter, and more than chance for batches with few rows.
         They must span 5 steps for each after the first; early in a run, a quarter of the steps so
@@ -59,6 +61,7 @@ class LossDiverging(_LossRule):
     Parameters:
         patience: Saved steps in a row.
         rise_percent: The rise, in percent of the first loss.
+        fall_factor: Times the loss at the beginning that a negative loss may reach.
         tensor_regex: Regular expressions of numbers to evaluate instead of the losses. Those of
             which higher is better are negated.
 
@@ -68,9 +71,11 @@ class LossDiverging(_LossRule):
     """
 
     rise_percent: _Percent = 50.0
+    # Log-likelihoods and returns grow a thousandfold in healthy runs.
+    fall_factor: Annotated[float, GreaterThan(1), Unit("times")] = 1e6
 
     measure = "loss_rise_percent"
-    fatal_measures = (measure,)
+    fatal_measures = (measure, "loss")
     steps_apart = 5  # the first saved steps are dense
     _window = (LEVEL, WINDOW)
 
@@ -80,11 +85,16 @@ class LossDiverging(_LossRule):
     def _detect(self, series: NumberSeries) -> Finding | None:
         found = divergence(series.first, series.whole, self.rise_percent / 100, series.rows)
         if found is None:
-            return None
+            return self._without_bound(series)
         rise, limit = (100 * (at - found.before) / found.scale for at in (found.now, found.limit))
         text = f"rose from {found.before:.4g} to {found.now:.4g}, by {rise:.3g} % of "
         text += f"{found.scale:.4g} at the beginning, more than {limit:.3g} %"
         return Finding(rise, limit, text)
+
+    def _without_bound(self, series: NumberSeries) -> Finding | None:
+        now, limit = float(series.latest[-1]), -self.fall_factor * max(series.start, 1.0)
+        text = f"fell from {series.first[0]:.4g} to {now:.4g}: it has no lower bound"
+        return Finding(now, limit, text, "loss") if now < limit else None
 
 
 class LossSpike(_LossRule):

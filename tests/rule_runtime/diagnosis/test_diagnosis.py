@@ -81,7 +81,8 @@ def test_the_table_knows_each_rule() -> None:
         (("DeadOptimizer.all_unchanged_saved_steps",), "no_optimizer_step"),
         (("TrainingLoop.all_frozen", "PlateauedLoss"), "all_frozen"),
         (("DeadOptimizer.unchanged_saved_steps",), "parameters_not_in_optimizer"),
-        (("NonFinite.nan_in_inputs", "LossDiverging"), "missing_values"),
+        (("NonFinite.nan_in_inputs", "LossDiverging.loss_rise_percent"), "missing_values"),
+        (("GradientNormExplosion", "LossDiverging.loss"), "loss_without_bound"),
         (("NonFinite.growth",), "learning_rate_too_high"),
         (("NonFinite.nan",), "not_finite"),
         (("LossSpike",), "loss_spikes"),
@@ -170,7 +171,9 @@ def test_words() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["LearningRateTooHigh.least_update_ratio", "LossDiverging"])
+@pytest.mark.parametrize(
+    "kind", ["LearningRateTooHigh.least_update_ratio", "LossDiverging.loss_rise_percent"]
+)
 def test_data_that_is_not_scaled_is_what_to_change_if_training_diverges(kind: str) -> None:
     fresh = EvaluationState.initial()
     advice = replace(fresh, counts=replace(fresh.counts, advice="Scale the targets."))

@@ -133,6 +133,8 @@ DIVERGING, SPIKE, SWINGS, NORM = (
         "scatter of a small loss": (DIVERGING, [2.0, 1.0, 0.5, *SMALL], None),
         "single jumps": (DIVERGING, [*FALLING, 50, 0.4, 0.4, 50, 0.4, 0.4], None),
         "negative losses": (DIVERGING, [-9.0] * 8 + [-3.0] * 40, None),
+        "a fall without end": (DIVERGING, [4.0 - 100.0**at for at in range(20)], 5 * 11),
+        "a likelihood that grows": (DIVERGING, [1e-3, *-np.geomspace(1, 1e6, 60)], None),
         "no scale": (DIVERGING, [0.0] * 10 + ONES, None),
         "three high losses": (SPIKE, [*QUIET, 5.0, 5.2, 5.5, 1.0, 1.0], 5 * 24),
         "two bad batches": (SPIKE, [*QUIET, 5.0, 1.0, 1.0, 5.0, 1.0], None),
@@ -174,6 +176,7 @@ def test_when_a_curve_has_a_fault(rule: Rule, numbers: Sequence[float], first: i
             (100 * (1.8 - np.median(FALLING[5:])) / 2.0, 50.0),
             "to 1.8, by",
         ),
+        (DIVERGING, [4.0] * 9 + [-5e6] * 3, LOSS, (-5e6, -4e6), "has no lower bound"),
         (SPIKE, [*QUIET, 5.0, 5.2, 5.5], LOSS, (5.5, 1.58804), "the median before is 0.995"),
         # |difference| is 2 throughout: 1.4826 x 2 / sqrt(2), in percent of 2.005 at the beginning
         (

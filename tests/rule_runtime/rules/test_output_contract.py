@@ -163,6 +163,7 @@ BROKEN: list[tuple[str, Make, Make, str]] = [
     ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
     ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
     ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
+    ("KLDivLoss", lambda r: softmax(scores(r)), one_hot, "takes probabilities or their logarithms"),
     ("BCEWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "includes a sigmoid"),
     ("BCEWithLogitsLoss", unit, lambda r: 3 * binary(r), "takes targets from 0 to 1"),
     ("MSELoss", unit, lambda r: amounts(r)[:, 0], "compares 1024 pairs"),
@@ -295,6 +296,7 @@ FITTING: list[tuple[str, Make, Make]] = [
     ("CrossEntropyLoss", scores, classes),
     ("CrossEntropyLoss", scores, one_hot),
     ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
+    ("KLDivLoss", lambda r: np.log(softmax(scores(r))), one_hot),
     ("BCEWithLogitsLoss", unit, binary),
     ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary),  # as of a weak model
     ("BCELoss", lambda r: sigmoid(unit(r)), lambda r: 1.2 * binary(r) - 0.1),  # noisy
