@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.losses import Losses, LossKind
+from rule_runtime.facts.losses import Loss, Losses, LossKind
 from rule_runtime.facts.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.facts.supervised_rows import input_target_pairs
 from rule_runtime.numerics.loss_pair import LossPair
@@ -62,7 +62,7 @@ def token_losses(step: StepView) -> list[TokenLosses]:
     inputs, losses = step.tensors(regex=(MODEL_INPUT,)), step.fact(Losses)
     for at, of_targets in input_target_pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
-        loss = losses.find(of_targets.replace("_input_1", "_output_0"), worker)
+        loss = _loss_of(losses, of_targets, worker)
         if (inputs.dtypes[at] or "").startswith(_REAL) or loss.row < 0:
             continue  # values are read only if they may be tokens
         saved = step.values((name, of_targets), worker)
@@ -93,6 +93,14 @@ def token_losses(step: StepView) -> list[TokenLosses]:
         )
         found.append(one)
     return found
+
+
+def _loss_of(losses: Losses, of_targets: str, worker: str) -> Loss:
+    """Return the loss that gets targets; labels of Keras are those of a worker's only loss."""
+    own = [loss for loss in losses.losses if loss.worker == worker and loss.owner]
+    if not of_targets.endswith("_input_1") and len(own) == 1:
+        return own[0]
+    return losses.find(of_targets.replace("_input_1", "_output_0"), worker)
 
 
 def _are_tokens(values: npt.NDArray[Any]) -> bool:

@@ -87,6 +87,28 @@ def test_what_is_hidden_may_be_known_well(trial: TrialBuilder) -> None:
     assert not found_at(SuspiciouslyGood(), trial)
 
 
+def of_keras(moved: int, loss: float) -> TrialBuilder:
+    """Return a run of a model in Keras that learns the tokens `moved` places on."""
+    name = "SparseCategoricalCrossentropyWithLogitsLoss"
+    targets = np.roll(TEXT, -moved, 1)
+    trial = TrialBuilder()
+    trial.collections(weights=("kernel",), losses=("_output_0$", "^loss$"))
+    for step in range(12):
+        value = np.log(40) if step < 5 else loss
+        scores = scores_of(targets, np.full(TEXT.shape, value), 40)
+        tensors: dict[str, object] = {"dense/weights/dense/kernel:0": np.ones((2, 2))}
+        tensors |= {"inputs": TEXT, "labels": targets, "predictions": scores, "loss": value}
+        tensors |= {f"{name}_input_0": scores, f"{name}_input_1": targets}
+        trial.step(step, tensors | {f"{name}_output_0": value})
+    return trial
+
+
+def test_labels_of_keras_are_tokens_that_were_not_shifted() -> None:
+    found = first_finding(SuspiciouslyGood(), of_keras(moved=0, loss=0.05))
+    assert "the targets are the input: the model sees its targets" in found.sentence
+    assert not found_at(SuspiciouslyGood(), of_keras(moved=1, loss=0.5))
+
+
 def rebuilt(shape: tuple[int, ...], *, loss: float = 0.05, moved: int = 0) -> TrialBuilder:
     """Return a run of a loss that is no module, of training only.
 
