@@ -73,16 +73,17 @@ class MissingGradient(Rule):
         """Find weights without a gradient.
 
         Memory: `rows`: for at most 2,048 weights, the fingerprint of a weight that never had a
-        gradient, and the number of consecutive steps without one.
+        gradient, 1 for others, and the number of consecutive steps without one.
         """
         weights = required_tensors(step, "weights")
         step.fact(Gradients).require()
         sizes = step.fact(Gradients).of(weights)
         known, now = RowMemory(memory, weights.pairs), weight_fingerprints(weights)
-        is_untouched = np.isnan(sizes) & ((now == known.fingerprints) | ("rows" not in memory))
+        # A model may be called later than at the first saved step: its weights are new then.
+        is_new = known.fingerprints == 0
+        is_untouched = np.isnan(sizes) & (is_new | (now == known.fingerprints))
         is_bad = self._is_cut_off(step, weights, sizes, is_untouched)
-        # Fingerprint 0 means that the weight had a gradient or changed before.
-        streaks = known.update(is_bad, np.where(is_untouched, now, 0))
+        streaks = known.update(is_bad, np.where(is_untouched, now, 1))
         found = streaks >= self.patience
         if not found.any():
             return Passed()

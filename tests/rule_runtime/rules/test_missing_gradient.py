@@ -315,6 +315,21 @@ def test_what_had_a_gradient_may_be_frozen_later() -> None:
     assert found_at(MissingGradient(), run(num_steps=40, b=1.0))
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_model_that_is_called_later_is_evaluated_from_then_on(is_trained: bool) -> None:
+    """As a generator that is called after the first step of its discriminator."""
+    trial = TrialBuilder()
+    ones = np.ones(3)
+    for step in range(20):
+        tensors = {"D_fc.weight": ones * step, "gradient/D_fc.weight": ones}
+        if step:
+            tensors["G_fc.weight"] = ones
+        if is_trained and step % 5 == 1:
+            tensors["gradient/G_fc.weight"] = ones
+        trial.step(step, tensors)
+    assert bool(found_at(MissingGradient(), trial)) is not is_trained
+
+
 def test_why_no_gradient_is_known() -> None:
     for trial, message in (
         (
