@@ -43,9 +43,9 @@ def _ids_of(*functions: Any) -> frozenset[int]:
 
 _LOGARITHMS: Final = _ids_of(
     *(torch.log, Tensor.log, torch.log_softmax, Tensor.log_softmax),
-    *(F.log_softmax, F.logsigmoid),
+    *(F.log_softmax, F.logsigmoid, torch.logsumexp, Tensor.logsumexp),
 )
-"""What they return is compared for what they got."""
+"""What they return is compared for what they got, as is `x - logsumexp(x)`."""
 _DIFFERENCES: Final = _ids_of(
     *(torch.sub, torch.subtract, torch.rsub, Tensor.sub, Tensor.subtract),
     *(Tensor.__sub__, Tensor.__rsub__, Tensor.sub_, Tensor.__isub__),
@@ -222,7 +222,10 @@ class LossOperations:
             if id(value) in self._derived:  # a call in place
                 self._derived[id(value)] = self._derived[id(value)]._replace(origin=origin)
                 continue
-            source = derived[0].source if id(function) in _LOGARITHMS else value
+            is_difference = id(function) in _DIFFERENCES and len(derived) > 1
+            is_of_one = is_difference and len({id(each.source) for each in derived}) == 1
+            is_kept = id(function) in _LOGARITHMS or is_of_one
+            source = derived[0].source if is_kept else value
             self._derived[id(value)] = _Derived(value, source, compared, origin)
             self._num_bytes += value.nbytes
 

@@ -66,6 +66,11 @@ LOSSES: dict[str, tuple[Loss, Tensor, str]] = {
         CLASSES[:, None],
         "CrossEntropyLoss",
     ),
+    "without log_softmax": (
+        lambda o: -(o - o.logsumexp(1, keepdim=True))[EVERY, CLASSES].mean(),
+        CLASSES,
+        "CrossEntropyLoss",
+    ),
     "of probabilities": (
         lambda o: -(F.one_hot(CLASSES, 3) * o.softmax(1).log()).sum(1).mean(),
         F.one_hot(CLASSES, 3),
