@@ -163,12 +163,16 @@ CAUSES: Final = (
     Cause(
         "outputs_do_not_fit_the_loss",
         "The outputs or targets do not fit the loss",
-        tuple(
-            f"OutputContract.{measure}"
-            for measure in (
-                *("width", "softmax_of_one", "column_sum", "row_sum", "output", "sigmoid_twice"),
-                *("relu_before_loss", "target", "target_sum", "target_mean", "shape", "dropout"),
-            )
+        (
+            *(
+                f"OutputContract.{measure}"
+                for measure in (
+                    *("width", "softmax_of_one", "column_sum", "row_sum", "output"),
+                    *("sigmoid_twice", "relu_before_loss", "target", "target_sum"),
+                    *("target_mean", "shape", "dropout"),
+                )
+            ),
+            "InitialLossMismatch.negative_loss",
         ),
         ("OutputContract", "DoubleActivation", "PoorWeightInitialization", *_WIDE),
         is_of_tensor=True,
@@ -287,7 +291,7 @@ CAUSES: Final = (
     Cause(
         "large_initial_loss",
         "The first loss is far above that of a guess",
-        ("InitialLossMismatch",),
+        ("InitialLossMismatch.initial_loss",),
         (
             *("TrainingLoop.clipped", "LossSpike", "GradientNormExplosion", "DeadRelu"),
             *("WorseThanGuessing", "GeneralisationGap", "PlateauedLoss.correlation"),

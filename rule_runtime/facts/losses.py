@@ -32,6 +32,7 @@ from rule_runtime.numerics.series_memory import Series
 from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
+    "IGNORED",
     "INPUT_VALUES",
     "OUTPUTS_OF_MODELS",
     "RELATIVE_ERROR",
@@ -66,6 +67,8 @@ _BY_NAME: Final = re.compile(
     r"|(?P<squares>MSE|MeanSquaredError)"
     r"|(?P<distances>L1|SmoothL1|MeanAbsoluteError|Huber))\d*Loss_output"
 )
+IGNORED: Final = -100
+"""The class that PyTorch's losses ignore by default."""
 RELATIVE_ERROR: Final = 1e-6
 """Relative error of statistics of equal numbers in single precision."""
 
@@ -286,11 +289,11 @@ class Loss(NamedTuple):
 
     @property
     def ignores_all_targets(self) -> bool:
-        """Whether it is a loss of classes whose targets are all one negative number, as -100."""
-        of, is_classes = self.targets, self.kind is LossKind.CLASSES
-        return (
-            is_classes and of is not None and of.dtype.startswith("int") and of.low == of.high < 0
-        )
+        """Whether all targets are -100, or one negative number in a loss of classes."""
+        of = self.targets
+        if of is None or not of.dtype.startswith("int") or of.low != of.high:
+            return False
+        return of.high == IGNORED or (self.kind is LossKind.CLASSES and of.high < 0)
 
     @property
     def is_of_nothing(self) -> bool:
@@ -450,7 +453,8 @@ def _with_formula(loss: Loss, standard: Mapping[str, float], matches: Mapping[st
         ),
         "",
     )
-    if not formula and loss.targets is not None and loss.targets.low == loss.targets.high:
+    is_constant = loss.targets is not None and loss.targets.low == loss.targets.high
+    if not formula and is_constant and not loss.ignores_all_targets:
         return loss._replace(kind=LossKind.UNKNOWN, outputs=None, targets=None)  # a mask or weight
     named = _BY_NAME.match(f"{formula}{_OUTPUT}")
     kind = LossKind.UNKNOWN if named is None else LossKind[str(named.lastgroup).upper()]

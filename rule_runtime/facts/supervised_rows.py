@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.losses import Losses
+from rule_runtime.facts.losses import IGNORED, Losses
 from rule_runtime.facts.model_inputs import MODEL_INPUT, is_of_keras
 from rule_runtime.numerics.class_pairs import is_one_hot
 from rule_runtime.trial.step_view import StepView, TensorRows
@@ -30,8 +30,6 @@ _MAX_TARGETS: Final = 8
 """Maximum targets of a row; more are a picture or series, compared by position."""
 _COLUMNS_EACH: Final = 2
 """Minimum columns per target if there are several; with fewer, the model may rebuild its inputs."""
-_IGNORED: Final = -100
-"""The class that PyTorch's losses ignore by default."""
 
 
 class SupervisedRows(NamedTuple):
@@ -142,7 +140,7 @@ def _usable(columns: _Values, targets: _Values) -> tuple[_Values, _Values] | Non
         return None
     if num_targets > _MAX_TARGETS or np.array_equal(_classes(columns), targets):
         return None
-    is_known = (np.isfinite(targets) & (targets != _IGNORED)).all(1)
+    is_known = (np.isfinite(targets) & (targets != IGNORED)).all(1)
     return columns[is_known], targets[is_known].astype(np.float64)
 
 

@@ -66,12 +66,11 @@ class InitialLossMismatch(Rule):
         is_first = not seen and step.mode_step == 0
         is_only = len({loss.name for loss in losses}) == 1
         for loss in losses:
-            message = ""
             if loss.value < -TOLERANCE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
-            elif is_first and is_only and _compares_nothing(loss):
+                return self._found(step, loss, 0.0, message, "negative_loss")
+            if is_first and is_only and _compares_nothing(loss):
                 message = "begins at exactly 0, although outputs and targets differ"
-            if message:
                 return self._found(step, loss, 0.0, message)
         judged = [
             loss
@@ -98,9 +97,16 @@ class InitialLossMismatch(Rule):
         is_sure = loss.kind is not LossKind.LOOKS_LIKE_CLASSES
         return self.max_ratio * loss.zero_output_loss * (1 if is_sure else _TIMES_UNSURE)
 
-    def _found(self, step: StepView, loss: Loss, limit: float, message: str) -> IssueFound:
+    def _found(
+        self,
+        step: StepView,
+        loss: Loss,
+        limit: float,
+        message: str,
+        measure: str = "initial_loss",
+    ) -> IssueFound:
         row = (step.fact(Losses).rows, loss.row)
-        return finding(self, step, row, ("initial_loss", loss.value, limit), message)
+        return finding(self, step, row, (measure, loss.value, limit), message)
 
 
 def _compares_nothing(loss: Loss) -> bool:

@@ -162,6 +162,7 @@ BROKEN: list[tuple[str, Make, Make, str]] = [
     ("CrossEntropyLoss", unit, binary, "one unit a row"),
     ("CrossEntropyLoss", scores, several, "rows of targets that sum to 1"),
     ("CrossEntropyLoss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
+    ("Loss", scores, lambda r: classes(r) * 0 - 100, "all -100, which it ignores"),
     ("NLLLoss", scores, classes, "takes probabilities or their logarithms"),
     ("KLDivLoss", lambda r: softmax(scores(r)), one_hot, "takes probabilities or their logarithms"),
     ("BCEWithLogitsLoss", lambda r: sigmoid(4 * unit(r)), binary, "includes a sigmoid"),
@@ -296,6 +297,7 @@ FITTING: list[tuple[str, Make, Make]] = [
     ("CrossEntropyLoss", scores, classes),
     ("CrossEntropyLoss", scores, one_hot),
     ("NLLLoss", lambda r: np.log(softmax(scores(r))), classes),
+    ("Loss", scores, lambda r: classes(r) * 0 - 1),  # as of margins
     ("KLDivLoss", lambda r: np.log(softmax(scores(r))), one_hot),
     ("BCEWithLogitsLoss", unit, binary),
     ("BCEWithLogitsLoss", lambda r: sigmoid(unit(r)), binary),  # as of a weak model
