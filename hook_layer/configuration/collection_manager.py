@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from hook_layer.capture.reductions import Reduction, ReductionConfig
@@ -243,6 +244,13 @@ class CollectionManager(CollectionSet):
         """Note the first known line of the script of a layer, loss or optimizer."""
         if line:
             self.script_lines.setdefault(kind, {}).setdefault(name, line)
+
+    @property
+    def num_known(self) -> tuple[int, ...]:
+        """Numbers of what the file contains; it must be written again if one differs."""
+        names = map(attrgetter("tensor_names"), self.collections.values())
+        found = self.gradient_stops.values(), self.script_lines.values()
+        return (sum(map(len, names)), len(self.layers), *(sum(map(len, of)) for of in found))
 
     def to_file(self) -> CollectionsFile:
         """Return the collections in the form of the file beside the tensors."""

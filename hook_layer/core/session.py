@@ -167,12 +167,12 @@ class Session(Part):
 
     @guarded("hand over")
     def hand_over(self, record: StepRecord) -> None:
-        """Write a complete step."""
+        """Write a complete step, after the collections file if more is known."""
         if self.trial is None:
             logger.info("dry run: step %d has %d tensors", record.step, record.num_tensors)
             record.release()
             return
-        if self.trial.collections is None:
+        if self.trial.num_known != self._manager.num_known:
             self.write_collections()
         self.resumption.last_saved_step = record.step
         self.trial.writer.submit(record)
@@ -180,6 +180,7 @@ class Session(Part):
     def write_collections(self) -> None:
         """Write the collections file if it has changed."""
         if self.trial is not None:
+            self.trial.num_known = self._manager.num_known
             self.trial.write_collections(self._manager.to_file())
 
     # The end -------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.run_files import current_run, last_sequences, named_run
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+from rule_runtime.trial.step_view import StepReader
 
 __all__ = ["LiveJudge"]
 
@@ -70,6 +71,7 @@ class LiveJudge:
         self._results = ResultWriter(store, clock) if stores_verdicts else None
         self._run: str | None = None
         self._has_run = False
+        self._reader = StepReader(store)
         self._reconcilers: dict[str, Reconciler] = {}
         self._seen: dict[str, int] = {}
         self._newest_step = -1
@@ -138,6 +140,7 @@ class LiveJudge:
     def _advance(self, files: Sequence[StepFile], *, is_over: bool = False) -> None:
         last = last_sequences(self._store, self._run) if is_over else None
         now = None if is_over else self._clock()
+        self._reader.collections.forget()
         states = {
             name: reconciler.advance(
                 self.states[name], files, ended=is_over, last_sequences=last, now=now
@@ -162,7 +165,7 @@ class LiveJudge:
             self.states = {name: EvaluationState.initial() for name in self._rules}
         self._run, self._has_run = run, True
         self._reconcilers = {
-            name: Reconciler(self._store, rule, run) for name, rule in self._rules.items()
+            name: Reconciler(self._reader, rule, run) for name, rule in self._rules.items()
         }
         return True
 

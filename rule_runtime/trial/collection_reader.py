@@ -44,7 +44,8 @@ _logger = logging.getLogger(__name__)
 class CollectionReader:
     """The collections files of a trial.
 
-    A worker rewrites its file when it sees more tensors; `load(worker, again=True)` rereads it.
+    A worker rewrites its file when it learns more, before the step in which it did.
+    `load(worker, again=True)` rereads it, and `forget()` has all of them reread.
 
     Attributes:
         workers_seen: The workers in the last listing.
@@ -65,6 +66,10 @@ class CollectionReader:
         if again or self._files.get(worker) is None:
             self._files[worker] = self._read(worker)
         return self._files[worker]
+
+    def forget(self) -> None:
+        """Reread the files when they are needed next."""
+        self._files.clear()
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
         """Return the existing collections files of workers; reads several at a time."""

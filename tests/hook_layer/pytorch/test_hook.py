@@ -622,6 +622,9 @@ def test_the_collections_file(trial: WrittenTrial) -> None:
     training.step()
     hook.save_scalar("lr", 1.0)
     training.step()
+    training.step()
+    hook.flush()
+    assert trial.collections().collections["late"].tensor_names == ("scalar/lr",)
     hook.close()
     file = trial.collections()
     assert file.num_workers == 1

@@ -11,9 +11,11 @@ from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.stop_policy import StopPolicy
-from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed, RuleStatus
 from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_view import StepView
 
 NOW = 1_790_000_000.0
 HEALTHY = {"gradient/a": [1.0]}
@@ -64,6 +66,24 @@ def test_a_finding_asks_this_run_to_stop_once() -> None:
     assert "gradient/a" in request.reason
     assert request.requested_at.startswith("2026-")
     assert trial.store.get(STOP_FILE) == written
+
+
+class Declares(Rule):
+    """Finds that the hook has the collection `mine`."""
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        return IssueFound("a: is there") if step.declares("mine") else Passed()
+
+
+def test_what_the_hook_learns_later_is_read() -> None:
+    trial = TrialBuilder()
+    begun(trial)
+    judge = LiveJudge(trial.store, [("Declares", Declares())], clock=lambda: NOW)
+    for step, collection in enumerate(("other", "mine")):
+        trial.collections(**{collection: ("^a$",)})
+        trial.step(step, HEALTHY)
+        judge.look()
+    assert judge.states["Declares"].status is RuleStatus.ISSUES_FOUND
 
 
 def test_who_only_observes_asks_nobody_to_stop() -> None:
