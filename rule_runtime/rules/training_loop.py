@@ -26,11 +26,15 @@ _INPUTS: Final = (r"^[A-Z][A-Za-z0-9]*_input_[0-9]+$", r"^inputs(_[0-9]+)?$")
 """Inputs of whole models, and the targets of losses."""
 _STATISTICS: Final = ("size", "min", "max", "mean", "std")
 
+_ADVICE: Final = "clipped_strongly"
 _MANY_TIMES: Final = 10
-"""Multiple of the longest accumulation, in backward passes, after which a step is missing."""
+"""Multiple of the longest accumulation after which a step is missing, of `patience` for advice."""
 _SAME_NORM: Final = 0.01
 """Relative difference below which norms are the same."""
-
+_CLIPPED: Final = Mistake(
+    "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass",
+    "Raise the limit of gradient clipping above the usual norm.",
+)
 
 _MISTAKES: Final = {
     "gradients_left": Mistake(
@@ -54,10 +58,8 @@ _MISTAKES: Final = {
         "no weight changes: all weights of the model are frozen",
         "Set trainable = True for the layers to train, before the first step.",
     ),
-    "clipped": Mistake(
-        "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass",
-        "Raise the limit of gradient clipping above the usual norm.",
-    ),
+    "clipped": _CLIPPED,
+    _ADVICE: _CLIPPED,
     "clipped_while_scaled": Mistake(
         "the optimizer gets gradients of norm {:.2g}, which was {:.3g} after the backward pass: "
         "they are clipped while the loss scaler has multiplied them by {:,.0f}",
@@ -81,13 +83,15 @@ class TrainingLoop(Rule):
         * Two batches of validation had a loss in training mode.
         * The learning rate is 0 after it was larger.
         * All weights of a Keras model are frozen, and none changes.
-        * Gradients shrink `max_reduction` times between `backward()` and `step()`.
+        * Gradients shrink `max_reduction` times between `backward()` and `step()`. A reduction of
+          `usual_reduction` times to the same norm, ten times as long, is advice.
         * All data-parallel ranks got the same inputs.
 
     Parameters:
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
         max_reduction: Reduction of the gradients' norm by clipping.
+        usual_reduction: Reduction that is usual, at most while the training begins.
 
     What to try:
         Follow the remedy of the finding: it depends on the mistake.
@@ -96,6 +100,7 @@ class TrainingLoop(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
     idle_passes: Annotated[int, AtLeast(1), Unit("backward passes")] = 50
     max_reduction: Annotated[float, AtLeast(1), Unit("times")] = 1000
+    usual_reduction: Annotated[float, AtLeast(1), Unit("times")] = 20
 
     collections = saved_every(10, "optimizer_steps", "model_inputs", "loss_inputs", "weights")
     only_training = "there are no optimizer steps in mode {}"
@@ -115,14 +120,20 @@ class TrainingLoop(Rule):
                 "no counts of optimizer steps and no inputs of several ranks were saved",
                 "use the hook for PyTorch with the collection optimizer_steps",
             )
-        streaks, found = memory.setdefault("streaks", {}), []
+        streaks, found, advice = memory.setdefault("streaks", {}), [], ""
         for measure, value, limit, shown in measured:
-            if streak(streaks, is_bad=value >= limit, name=measure) >= self.patience:
-                message, remedy = _MISTAKES[measure]
-                text = f"{message.format(*shown)}, at {streaks[measure]} saved steps in a row"
-                one = IssueFound(text, measure=measure, value=value, threshold=limit, remedy=remedy)
-                found.append(one)
-        return found[0] if found else Passed()
+            factor = _MANY_TIMES if measure == _ADVICE else 1
+            num = streak(streaks, is_bad=value >= limit, name=measure)
+            if num < factor * self.patience:
+                continue
+            message, remedy = _MISTAKES[measure]
+            text = f"{message.format(*shown)}, at {num} saved steps in a row"
+            if measure == _ADVICE:
+                advice = f"{text}. {remedy}"
+                continue
+            one = IssueFound(text, measure=measure, value=value, threshold=limit, remedy=remedy)
+            found.append(one)
+        return found[0] if found else Passed(advice)
 
     def _measured(
         self, step: StepView, memory: Memory
@@ -155,6 +166,7 @@ class TrainingLoop(Rule):
             memory["norm"] = at_step
             value = factor if is_fixed else 1.0
             yield measure, value, self.max_reduction, (at_step, norm, scale)
+            yield _ADVICE, value, self.usual_reduction, (at_step, norm)
         name = _same_on_all_ranks(step)
         if name is not None:
             yield "same_inputs", float(bool(name)), 1, (name, len(step.workers))

@@ -43,9 +43,9 @@ class TestTrainingLoopContract(RuleContract):
         return SavedStep(step, tensors, time=1.5e9 + step)
 
 
-def run_of(counts: Callable[[int], Counts]) -> TrialBuilder:
+def run_of(counts: Callable[[int], Counts], steps: Iterable[int] = STEPS) -> TrialBuilder:
     trial = TrialBuilder()
-    for step in STEPS:
+    for step in steps:
         trial.step(step, _named(HEALTHY | counts(step)), mode_step=step)
     return trial
 
@@ -161,6 +161,16 @@ def test_gradients_that_are_clipped_to_nothing_are_found(
     assert bool(found_at(TrainingLoop(), trial)) is bool(sentence)
     if sentence:
         assert sentence in sentence_of(trial)
+
+
+@pytest.mark.parametrize(("norm", "is_advised"), [(0.3, True), (0.1, False)])
+def test_gradients_that_are_clipped_at_each_step_are_advice(norm: float, is_advised: bool) -> None:
+    trial = run_of(lambda _: {"gradient_norm": norm, "gradient_norm_at_step": 0.01}, range(40))
+    outcomes = trial.outcomes(TrainingLoop())
+    assert not any(isinstance(outcome, IssueFound) for outcome in outcomes)
+    advice = [str(getattr(outcome, "advice", "")) for outcome in outcomes]
+    assert not any(advice[:29])
+    assert ("which was 0.3" in advice[-1]) is is_advised
 
 
 def test_gradients_that_are_divided_by_a_number_are_not_clipped() -> None:
