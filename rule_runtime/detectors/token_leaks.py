@@ -19,8 +19,8 @@ _MIN_LENGTH: Final = 8
 """Minimum sequences (for a standard error), positions (more context helps the last), twins."""
 TIMES_AT_LAST: Final = 1.5
 """Minimum ratio of the losses without and with the target in the input; about 1 without a leak."""
-_STANDARD_ERRORS: Final = 4.0
-"""Minimum difference in standard errors."""
+_STANDARD_ERRORS: Final = 2.8
+"""Minimum difference in standard errors, for each of two batches in a row: four for both."""
 
 
 def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:
