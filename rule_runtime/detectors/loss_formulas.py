@@ -171,7 +171,7 @@ WRONG_LOSSES: Final = (
         "elements",
         _of_each_pair,
         "is the mean {} of the differences of every output from every target",
-        "Give outputs and targets the same shape: outputs.squeeze(-1).",
+        "Give outputs and targets the same shape: outputs[..., 0].",
     ),
     Formula(
         "means",

@@ -196,7 +196,6 @@ CAUSES: Final = (
         "Gradients are cleared before the optimizer steps",
         ("IneffectiveSteps.gradients_cleared",),
         ("DeadOptimizer", "TrainingLoop", *_NO_GRADIENT, *_NOT_LEARNING, *_NO_UPDATE),
-        line_of="optimizer",
     ),
     Cause(
         "no_optimizer_step",

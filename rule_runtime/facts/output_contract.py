@@ -357,7 +357,7 @@ CONTRACT: Final = (
         _pairs,
         0,
         "compares {v} pairs, each output with each target: outputs {o}, targets {t}",
-        "Give outputs and targets the same shape: outputs.squeeze(-1).",
+        "Give outputs and targets the same shape: outputs[..., 0].",
     ),
     Requirement(
         "target",
