@@ -43,6 +43,13 @@ class FailureLog:
         self.off: set[str] = set()
         self._tensors: dict[str, list[str]] = {}  # names, by the reason
         self._mistakes: set[str] = set()
+        self._warnings: set[str] = set()
+
+    def warn_once(self, message: str, *arguments: object) -> None:
+        """Log a warning once, whatever its arguments."""
+        if message not in self._warnings:
+            self._warnings.add(message)
+            logger.warning(message, *arguments)
 
     def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
         """Count an error of a part; log the first with its stack, and the one that disables it.

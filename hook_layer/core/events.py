@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MethodType
-from typing import Any, ClassVar, TypeVar, cast
-from weakref import ReferenceType, ref
+from typing import Any, ClassVar, TypeVar
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 from hook_layer.guard import FailureLog
+from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "BackwardBegins",
@@ -196,7 +195,7 @@ class HookCloses(Event):
 
 
 _Event = TypeVar("_Event", bound=Event)
-_Subscriber = tuple[str, ReferenceType[Any], Callable[[Any, Any], None]]
+_Subscriber = tuple[str, WeakMethod[Callable[[Any], None]]]
 
 
 class Events:
@@ -223,15 +222,14 @@ class Events:
             method: The method. Its owner is referenced weakly.
             part: The part of the hook that is disabled after several consecutive errors.
         """
-        bound = cast("MethodType", method)
-        subscriber = part, ref(bound.__self__), bound.__func__
+        subscriber = part, WeakMethod(method)
         self._subscribers[kind] = (*self._subscribers.get(kind, ()), subscriber)
 
     def emit(self, event: Event) -> None:
         """Call the subscribers of an event."""
         failures, reaches_all = self.failures, event.reaches_disabled_parts
-        for part, owner, function in self._subscribers.get(type(event), ()):
-            subscriber = owner()
+        for part, method in self._subscribers.get(type(event), ()):
+            subscriber, function = method.owner(), method.function
             is_off = part in failures.off or part in self.idle
             if subscriber is None or (is_off and not reaches_all):
                 continue
@@ -248,4 +246,4 @@ class Events:
     def table(self) -> Iterator[tuple[type[Event], list[str]]]:
         """Return each kind of event, and the names of its subscribers in order."""
         for kind, subscribers in self._subscribers.items():
-            yield kind, [function.__qualname__ for _, _, function in subscribers]
+            yield kind, [method.function.__qualname__ for _, method in subscribers]

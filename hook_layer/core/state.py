@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from hook_layer.configuration.job import hook_enabled
 from hook_layer.core.events import Events, HookCloses
 from hook_layer.guard import FailureLog, Stopwatch
 from hook_layer.process.this_process import this_process
 
 __all__ = ["HookState", "Part"]
-
-logger = logging.getLogger("stepwatch")
 
 
 class HookState:
@@ -26,7 +22,7 @@ class HookState:
         pid: The process that created the hook.
     """
 
-    __slots__ = ("_said", "events", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
+    __slots__ = ("events", "failures", "is_closed", "is_enabled", "pid", "stopwatch")
 
     def __init__(self) -> None:
         self.failures = FailureLog()
@@ -35,7 +31,6 @@ class HookState:
         self.is_enabled = hook_enabled()
         self.is_closed = False
         self.pid = this_process.pid
-        self._said: set[str] = set()
 
     @property
     def is_forked(self) -> bool:
@@ -44,9 +39,8 @@ class HookState:
 
     def warn_once(self, message: str) -> None:
         """Log a warning once, unless hooks are disabled."""
-        if self.is_enabled and message not in self._said:
-            self._said.add(message)
-            logger.warning(message)
+        if self.is_enabled:
+            self.failures.warn_once(message)
 
     def close(self) -> None:
         """Mark the hook as closed, and release objects of the framework."""

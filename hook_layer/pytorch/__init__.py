@@ -66,13 +66,7 @@ _ONE_WRITER: Final = "one"
 
 
 class _TorchHook(BaseHook):
-    """A hook with the parts for PyTorch.
-
-    Attributes:
-        loop: Turns torch's callbacks into events.
-        loop_state: What its parts share about the training loop.
-        trainer: Begins and ends steps when a trainer's callback says so.
-    """
+    """A hook with the parts for PyTorch, which share `loop_state`."""
 
     _overridden = OverriddenMethods()
 
@@ -95,7 +89,7 @@ class _TorchHook(BaseHook):
         ranks.form_group(self.session.store.uri if has_one_name else _ONE_WRITER)
         source = cast("TorchSource", self.tensor_capture.source)
         self.loop_state = loop = LoopState(self, registered, self._overridden, options.queue_bytes)
-        self._modes, self._tensors = loop.modes, loop.tensors
+        self._tensors = loop.tensors
         # The parts subscribe to events in this order.
         self._torch_capture = TorchCapture(self, loop, source)
         self._losses = LossTracer(self, loop)
@@ -153,10 +147,6 @@ class Hook(OriginalHook, _TorchHook):
             self.loop.watch_model(model, self._call_forward_pre_hook if is_overridden else None)
             self.loop.keep(self._overridden.register(self, model, self._registered))
 
-    def watches(self, module: nn.Module) -> bool:
-        """Return whether a model was registered, or found."""
-        return self._registered.has_model(module)
-
     def register_hook(self, module: nn.Module) -> None:
         """Same as `register_module`."""
         self.register_module(module)
@@ -184,7 +174,7 @@ class Hook(OriginalHook, _TorchHook):
         Raises:
             HookConfigurationError: It is not an optimizer.
         """
-        self._modes.steps.add(optimizer)
+        self.loop_state.steps.add(optimizer)
 
     def _is_attached_to(self, module: nn.Module) -> bool:
         """Return whether the hook found this model by itself; release any other found model."""
@@ -198,16 +188,16 @@ class Hook(OriginalHook, _TorchHook):
             "watches only the registered one; register it earlier",
             self.step + 1,
         )
-        losses, steps = list(self._registered.losses), self._modes.steps
+        losses, steps = list(self._registered.losses), self.loop_state.steps
         self.loop.release_models()
-        self._modes.steps = steps
+        self.loop_state.steps = steps
         for loss in losses:
             self.register_loss(loss)
         return False
 
     def follow_optimizers(self) -> None:
         """Count one step per step of the optimizers that train the model, see `FollowedSteps`."""
-        self._modes.steps = FollowedSteps()
+        self.loop_state.steps = FollowedSteps()
 
     def record_loss(
         self, outputs: Tensor, targets: Tensor, loss: Tensor, name: str = "Loss"
@@ -281,11 +271,7 @@ class Hook(OriginalHook, _TorchHook):
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""
-
-        def back(grad: Tensor) -> None:
-            self._capture_gradient(tname, grad)
-
-        return back
+        return partial(self._capture_gradient, tname)
 
     @guarded("gradients")
     def _capture_gradient(self, name: str, gradient: Tensor) -> None:

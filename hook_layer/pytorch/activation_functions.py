@@ -103,9 +103,7 @@ class ActivationFunctions:
         if threading.get_ident() == self._thread and not self._observed.is_on:
             self._observed.begin(module, ends_with_module=True)
 
-    def _on_call(
-        self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
-    ) -> None:
+    def _on_call(self, function: Any, arguments: tuple[Any, ...], result: Any) -> None:
         kind, callback = _KINDS.get(id(function)), self._callback()
         if kind is None or callback is None or not isinstance(result, Tensor):
             return
@@ -113,6 +111,5 @@ class ActivationFunctions:
         if called and not is_layer(kind, called[-1]):
             if is_a_key(called[-1]):
                 self._known.modules.add(called[-1])
-            given = args[0] if args else keywords.get("input")
-            is_kept = isinstance(given, Tensor) and given is not result
-            callback(kind, called, given if is_kept else None, result)
+            given = next((value for value in arguments if isinstance(value, Tensor)), None)
+            callback(kind, called, None if given is result else given, result)

@@ -21,14 +21,12 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from hook_layer.capture.watched_functions import Listening
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.tensor_elements import (
     UnreadableTensorError,
     readable,
     readable_if_possible,
 )
-from hook_layer.pytorch.watched_functions import SCALER_SCALE
 
 __all__ = ["LossScaling", "dense_gradients", "parameters_of", "unscaled"]
 
@@ -46,10 +44,6 @@ class LossScaling:
         self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         self.newest_scale: Tensor | None = None
 
-    def listen(self) -> Listening:
-        """Detect scaled losses until the returned listener is removed."""
-        return SCALER_SCALE.listen(self._on_scale)
-
     def unscaled_loss(self, tensor: Tensor) -> tuple[Tensor, bool]:
         """Return the unscaled value of a backward pass's start, detached, and whether it is scaled.
 
@@ -58,10 +52,10 @@ class LossScaling:
         """
         scale: Tensor | None = self._scales.get(tensor, self.newest_scale)
         value = readable_if_possible(tensor).detach()
-        is_scaled = scale is not None
-        return value / scale.to(value.device) if scale is not None else value, is_scaled
+        return (value, False) if scale is None else (value / scale.to(value.device), True)
 
-    def _on_scale(self, args: tuple[Any, ...], result: Any) -> None:
+    def on_scale(self, args: tuple[Any, ...], result: Any) -> None:
+        """Note the scale of a loss that `GradScaler.scale` has returned."""
         scaler = args[0]
         if not scaler.is_enabled():
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any, ClassVar
 
@@ -11,8 +10,6 @@ from hook_layer.process.inactive_copy import InactiveCopy
 from hook_layer.pytorch import Hook
 
 __all__ = ["CallbackWithHook"]
-
-logger = logging.getLogger("stepwatch")
 
 
 class CallbackWithHook:
@@ -30,6 +27,7 @@ class CallbackWithHook:
         HookConfigurationError: An argument makes no sense.
 
     Attributes:
+        hook: The hook.
         hook_type: Class of the hook that arguments make.
     """
 
@@ -44,27 +42,20 @@ class CallbackWithHook:
     ) -> None:
         super().__init__()
         self._made_of = (out_dir, hook, arguments)
-        self._has_said_why = False
-        self._hook = self._hook_of(out_dir, hook, arguments)
-
-    @property
-    def hook(self) -> Hook:
-        """The hook."""
-        return self._hook
+        self.hook = self._hook_of(out_dir, hook, arguments)
 
     def close(self) -> None:
         """Write what is left, and the end marker; called by itself when the process ends."""
-        self._hook.close()
+        self.hook.close()
 
     def _is_stop_requested(self) -> bool:
         """Return whether the trainer is to end training; the reason is logged once."""
-        reason = self._hook.trainer.stop_reason()
+        reason = self.hook.trainer.stop_reason()
         if reason is None:
             return False
-        if not self._has_said_why:
-            self._has_said_why = True
-            step = self._hook.step
-            logger.warning("training ends after step %d, as requested: %s", step, reason)
+        self.hook.failures.warn_once(
+            "training ends after step %d, as requested: %s", self.hook.step, reason
+        )
         return True
 
     @classmethod

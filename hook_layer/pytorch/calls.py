@@ -85,14 +85,11 @@ class CompiledInputs(list[Tensor]):
 
 
 def register_hook(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
-    """Register a hook with a function of torch; it is not copied, and uses no hook id of torch.
+    """Register a hook with a function of torch, and return torch's handle.
 
     torch numbers all hooks of a process, and copies and stores a module with its hooks by number.
     Stepwatch's hooks have ids of their own. Copies and pickles of a dict of hooks leave these ids
     out, so a copied module behaves as if it had never been watched.
-
-    Returns:
-        torch's handle.
     """
     _leave_out_of_copies()
     with _registering:
@@ -105,12 +102,9 @@ def register_hook(function: Callable[..., Any], hook: Callable[..., Any], **opti
 
 
 def _put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = False) -> int:
-    """Set a forward hook with keyword arguments on a module.
+    """Set a forward hook with keyword arguments on a module, and return its id, for `_take`.
 
     torch's own function takes ten times as long, and a saved step sets hundreds.
-
-    Returns:
-        The hook's id, for `_take`.
     """
     _leave_out_of_copies()
     number = next(_numbers)
@@ -122,19 +116,15 @@ def _put(module: nn.Module, hook: Callable[..., Any], *, always_call: bool = Fal
 
 
 def _take(module: nn.Module, number: int) -> None:
-    """Remove the hook with an id that `_put` returned."""
-    module._forward_hooks.pop(number, None)  # noqa: SLF001
-    module._forward_hooks_with_kwargs.pop(number, None)  # noqa: SLF001
-    module._forward_hooks_always_called.pop(number, None)  # noqa: SLF001
-
-
-def _drop(
-    is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]
-) -> None:
-    """Remove some of Stepwatch's hooks, and the flags with their ids."""
-    for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
-        for registered in (hooks, *flags):
-            registered.pop(number, None)
+    """Remove the hook with an id of Stepwatch from a module."""
+    for hooks in (
+        module._forward_hooks,  # noqa: SLF001
+        module._forward_hooks_with_kwargs,  # noqa: SLF001
+        module._forward_hooks_always_called,  # noqa: SLF001
+        module._forward_pre_hooks,  # noqa: SLF001
+        module._forward_pre_hooks_with_kwargs,  # noqa: SLF001
+    ):
+        hooks.pop(number, None)
 
 
 @cache
@@ -158,13 +148,8 @@ class ModuleCall:
     """A forward hook or forward pre-hook that calls a method with its module.
 
     It does nothing in a model that torch.jit traces or torch.export exports, because that is not
-    training.
-
-    Args:
-        module: The module that it is registered with.
-        callback: The method. Its owner and the module are referenced weakly.
-        on_compile: Is called with the module when torch.compile traces the hook, before it traces
-            the module.
+    training. The module and the owners of methods are referenced weakly. `on_compile` is called
+    when torch.compile traces the hook, before it traces the module.
     """
 
     def __init__(
@@ -209,13 +194,7 @@ class ModuleCall:
                 self._callback.function(owner, module, inputs, outputs)
 
     def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
-        """Call the method, if its owner still exists.
-
-        Args:
-            inputs: Inputs of the module.
-            outputs: Its outputs.
-            compiles: Whether the call that follows is compiled.
-        """
+        """Notify the owner of a compilation, and call the method, if the owner still exists."""
         if compiles:
             self.note_compilation()
         module, callback = self._module(), self._callback()
@@ -318,9 +297,6 @@ class WatchedSteps(Watched):
     They get the optimizer, and whether its step was given a closure. One hook is registered with
     torch for all of them, because torch iterates over its hooks while other threads may add or
     remove some. It breaks the graph of a compiled optimizer step, as torch itself does there.
-
-    Args:
-        register: The function of torch that registers a hook for all optimizers.
     """
 
     def __init__(self, register: Callable[..., Any]) -> None:
@@ -413,11 +389,8 @@ class ModuleHooks:
     """Calls back after the forward pass of chosen modules.
 
     Compiled code neither notices new hooks nor is recompiled when they are removed. So a hook that
-    torch.compile has seen stays.
-
-    Args:
-        callback: The method. Its owner is referenced weakly.
-        always_call: Whether to call it, with outputs None, after passes that raise.
+    torch.compile has seen stays. With `always_call`, passes that raise call back, too, with
+    outputs None.
     """
 
     def __init__(self, callback: ModuleCallback, *, always_call: bool = False) -> None:
@@ -460,11 +433,8 @@ class ModuleHooks:
 
 def drop_calls(module: nn.Module, state: HookState | None) -> None:
     """Remove the calls of a hook, or with None of deleted hooks, from a module and its parts."""
-
-    def is_dropped(hook: Any) -> bool:
-        return isinstance(hook, ModuleCall) and hook.is_of(state)
-
     for part in module.modules():
-        flags = part._forward_hooks_with_kwargs, part._forward_hooks_always_called  # noqa: SLF001
-        _drop(is_dropped, part._forward_hooks, *flags)  # noqa: SLF001
-        _drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001
+        hooks = {**part._forward_hooks, **part._forward_pre_hooks}  # noqa: SLF001
+        for number, hook in hooks.items():
+            if isinstance(hook, ModuleCall) and hook.is_of(state):
+                _take(part, number)

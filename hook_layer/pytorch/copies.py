@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, compress
 from typing import Any, Final, TypeAlias
@@ -90,11 +91,7 @@ class HostCopy:
         return self._event is not None
 
     def has_arrived(self) -> bool:
-        """Return whether the copy has arrived, without waiting.
-
-        Raises:
-            RuntimeError: The device failed.
-        """
+        """Return whether the copy has arrived; raise RuntimeError if the device failed."""
         if self._event is None:
             return True
         with not_disturbing_recordings():
@@ -118,10 +115,7 @@ class BufferPool:
     """Buffers for copies, reused once their content is written.
 
     Allocating memory for each copy would double its cost, through page faults. The least recently
-    used buffers are released first.
-
-    Args:
-        max_bytes: Maximum size of unused buffers.
+    used buffers are released first, once the unused ones have more than `max_bytes`.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -188,14 +182,7 @@ class LargeCopy:
 
 
 class FlatCopy:
-    """Copies of several small tensors, concatenated in one buffer.
-
-    Args:
-        tensors: Dense tensors of one device and type, all of torch's own class.
-
-    Attributes:
-        nbytes: Bytes of the copies.
-    """
+    """Copies of several small dense tensors of one device and type, in one buffer."""
 
     __slots__ = ("_array", "_copy", "nbytes")
 
@@ -220,25 +207,21 @@ class FlatCopy:
         sizes = [shape.numel() for shape in shapes]
         bytes_of_one = self.nbytes // (sum(sizes) or 1)
         places = zip(accumulate(sizes, initial=0), sizes, shapes, strict=False)
-        return [_Segment(self, start, size, shape, bytes_of_one) for start, size, shape in places]
+        return [_Segment(self, start, shape, size * bytes_of_one) for start, size, shape in places]
 
 
+@dataclass(slots=True, eq=False)
 class _Segment:
     """The copy of one of several small tensors."""
 
-    __slots__ = ("_flat", "_shape", "_start", "_stop", "nbytes")
-
-    def __init__(
-        self, flat: FlatCopy, start: int, size: int, shape: torch.Size, bytes_of_one: int
-    ) -> None:
-        self._flat = flat
-        self._start = start
-        self._stop = start + size
-        self._shape = shape
-        self.nbytes = size * bytes_of_one
+    flat: FlatCopy
+    start: int
+    shape: torch.Size
+    nbytes: int
 
     def array(self) -> NDArray[Any]:
-        return self._flat.array()[self._start : self._stop].reshape(self._shape)
+        stop = self.start + self.shape.numel()
+        return self.flat.array()[self.start : stop].reshape(self.shape)
 
     def release(self) -> None:
         """Do nothing: the buffer is not reused."""

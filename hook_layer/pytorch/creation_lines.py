@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from torch import nn
@@ -18,20 +19,17 @@ __all__ = ["CREATED", "remember_layers"]
 
 CREATED: Final = ScriptLines()
 """The lines at which layers and optimizers were created."""
-_handles: Final[list[Any]] = []
 
 
+@cache
 def remember_layers() -> None:
     """Remember the lines of all modules that the script creates from now on.
 
     A module registers its parameters while it is created, so that they have its line. One without
     parameters has the line at which it becomes a part of another one.
     """
-    if not _handles:
-        register_child = register_module_module_registration_hook
-        _handles.append(register_hook(register_child, _on_child))
-        register_own = register_module_parameter_registration_hook
-        _handles.append(register_hook(register_own, _on_parameter))
+    register_hook(register_module_module_registration_hook, _on_child)
+    register_hook(register_module_parameter_registration_hook, _on_parameter)
 
 
 def _on_parameter(module: nn.Module, _: str, __: Any) -> None:

@@ -41,15 +41,11 @@ class _Triton:
 def partial_results(
     tensors: Sequence[Tensor], stream: torch.cuda.Stream | None
 ) -> tuple[Tensor, list[int]]:
-    """Return partial results of the rows of tensors.
+    """Return partial results of the rows, as `_reduced` defines them, and each tensor's row count.
 
     Args:
         tensors: Flat tensors [size] of one device and type, none empty, none a lazy negative.
         stream: The device's current CUDA stream, if it has one.
-
-    Returns:
-        The partial results, [P, 10], as `_reduced` defines them, and the number of rows of each
-        tensor.
     """
     fused = _fused_results(tensors, stream)
     if fused is not None:
@@ -112,7 +108,8 @@ def _fused_results(
     first = tensors[0]
     if stream is None or first.dtype not in _TYPES_OF_TRITON or _Triton.is_broken:
         return None
-    if not all(map(_is_readable, tensors)):
+    # The elements of subclasses need not be at the tensor's address.
+    if not all(type(t) is Tensor and t.is_contiguous() and t.data_ptr() for t in tensors):
         return None
     try:
         return _kernel()(tensors, stream)
@@ -129,11 +126,6 @@ def _fused_results(
             error,
         )
         return None
-
-
-def _is_readable(tensor: Tensor) -> bool:
-    """Return whether the elements are at the tensor's address; not so for subclasses."""
-    return type(tensor) is Tensor and tensor.is_contiguous() and tensor.data_ptr() != 0
 
 
 @cache
@@ -189,16 +181,11 @@ def _layout(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
 
 
 def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
-    """Return the partial results of the rows of a matrix.
+    """Return the partial results of the rows of a matrix [P, up to ROW]; `inside` masks elements.
 
-    Args:
-        values: The elements, [P, up to ROW].
-        inside: Mask of the elements that count, [P, up to ROW]; None for all.
-
-    Returns:
-        For each row, [P, 10]: number of finite elements, number of NaN, min and max of the finite
-        elements, and a factor. Then, for the finite elements times this factor: sum, its rounding
-        error, approximate mean, l1 norm, and sum of squared deviations from that mean.
+    For each row, [P, 10]: number of finite elements, number of NaN, min and max of the finite
+    elements, and a factor. Then, for the finite elements times this factor: sum, its rounding
+    error, approximate mean, l1 norm, and sum of squared deviations from that mean.
     """
     work = values.dtype
     wide = work if values.device.type == "mps" else torch.float64

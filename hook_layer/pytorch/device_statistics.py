@@ -27,21 +27,8 @@ logger = logging.getLogger("stepwatch")
 class DeviceStatistics:
     """Statistics of tensors of several calls, in transfer from a device.
 
-    Args:
-        stream: The CUDA stream that computes them; None on other devices.
+    A CUDA stream computes them, if the device has one.
     """
-
-    __slots__ = (
-        "_copy",
-        "_is_sent",
-        "_known",
-        "_lock",
-        "_num_rows",
-        "_partials",
-        "_reading",
-        "_sizes",
-        "_stream",
-    )
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self._stream = stream
@@ -55,15 +42,13 @@ class DeviceStatistics:
         self._known: list[tuple[float, ...]] | None = None
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[int, int] | None:
-        """Start computing the statistics of tensors.
+        """Start computing the statistics of tensors, which may be changed afterwards.
 
-        Args:
-            tensors: Flat, non-empty tensors [size] of real numbers or booleans, of one device and
-                type. The caller may change them afterwards.
+        The tensors [size] are flat, not empty, of real numbers or booleans, and of one device and
+        type.
 
         Returns:
-            The row of the first tensor, and the bytes used; None if the statistics were already
-            sent.
+            The row of the first tensor, and the bytes used; None if all was sent already.
         """
         sizes = [tensor.numel() for tensor in tensors]
         partials, num_rows = partial_results(tensors, self._stream)
@@ -130,14 +115,7 @@ class DeviceBatches:
         self._lock = threading.Lock()
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[DeviceStatistics, int, int]:
-        """Start computing the statistics of tensors.
-
-        Args:
-            tensors: As for `DeviceStatistics.add`.
-
-        Returns:
-            The batch, the row of the first tensor in it, and the bytes used.
-        """
+        """Same as `DeviceStatistics.add`; also return the batch that has the tensors."""
         device = tensors[0].device
         stream: Any = torch.cuda.current_stream(device) if device.type == "cuda" else None
         key = device, 0 if stream is None else stream.cuda_stream
@@ -155,14 +133,11 @@ class DeviceBatches:
 
     def send(self) -> bool:
         """Send all added statistics to the host; return False if some could not be sent."""
-        is_sent = [batch.send() for batch in self._taken()]
+        is_sent = [batch.send() for batch in self.forget()]
         return all(is_sent)
 
-    def forget(self) -> None:
-        """Release batches that were not sent; their readers send them when they read."""
-        self._taken()
-
-    def _taken(self) -> list[DeviceStatistics]:
+    def forget(self) -> list[DeviceStatistics]:
+        """Release and return what was not sent; readers send it when they read."""
         with self._lock:
             batches = list(self.open.values())
             self.open.clear()
@@ -171,13 +146,7 @@ class DeviceBatches:
 
 @dataclass(slots=True)
 class DeviceRows:
-    """Statistics of several tensors in transfer from a device.
-
-    Attributes:
-        batch: The batch that contains them.
-        first: Index of the first tensor in the batch.
-        nbytes: Memory used.
-    """
+    """Statistics of several tensors in a batch, from the row `first` on."""
 
     batch: DeviceStatistics
     first: int

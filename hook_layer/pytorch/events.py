@@ -22,7 +22,6 @@ from hook_layer.configuration.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.core import events
 from hook_layer.core.earlier_hooks import IDLE_STEPS
 from hook_layer.core.hook import BaseHook
-from hook_layer.core.state import Part
 from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.process.process_end import ProcessEnd
@@ -37,7 +36,7 @@ from hook_layer.pytorch.calls import (
     register_hook,
 )
 from hook_layer.pytorch.loop_counts import MANY_WITHOUT_EFFECT, has_gradient
-from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.loop_state import LoopState, TorchPart
 from hook_layer.pytorch.ranks import PIPELINE_MODULE, TorchRanks, is_inferring_shapes
 from hook_layer.pytorch.steps import (
     MANY_OTHERS,
@@ -50,14 +49,14 @@ from hook_layer.pytorch.steps import (
     newest,
     outside_of_transforms,
 )
-from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
+from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_SCALE, SCALER_STEP
 
 __all__ = ["TorchEvents"]
 
 logger = logging.getLogger("stepwatch")
 
 
-class TorchEvents(Part):
+class TorchEvents(TorchPart):
     """Follows the training loop of registered models, and emits its events.
 
     Attributes:
@@ -65,17 +64,13 @@ class TorchEvents(Part):
     """
 
     def __init__(self, hook: BaseHook, loop: LoopState, ranks: TorchRanks) -> None:
-        super().__init__(hook.state)
+        super().__init__(hook, loop)
         self.follows_outputs = False
         self._hook = ref(hook)  # it owns this object
         self._ranks = ranks
-        self._loop = loop
         self._clock = hook.clock
         self._session = hook.session
         self._stop_listener = hook.stop_listener
-        self._collector = hook.collector
-        self._recorder = hook.recorder
-        self._registered = loop.registered
         self._pass_end = ModuleHooks(self._on_pass_end, always_call=True)
         self._handles: list[Any] = []
         self._listening: list[Any] = []
@@ -84,7 +79,6 @@ class TorchEvents(Part):
         self._stepping: ReferenceType[Optimizer] | None = None
         self._has_optimizer = self._has_begun = self._has_new_models = False
         self._is_watching = False  # whether a saved step has set listeners and hooks
-        self._has_warned_of_fork = self._has_warned_of_unseen_steps = False
         self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.events.subscribe(events.StepEnds, self._capture_counts, "optimizer steps")
         self.events.subscribe(events.StepEnds, self._end_step, "steps")
@@ -100,7 +94,13 @@ class TorchEvents(Part):
         self._is_ours.clear()
         _watch_alone(self, model)
         if len(self._registered.models) == 1:
-            self._watch_optimizers()
+            self._handles += [
+                # Always: scripts look up `scaler.scale` in `scaler.scale(model(inputs))` before.
+                SCALER_SCALE.listen(self._loop.scaling.on_scale),
+                SCALER_STEP.listen(self._on_scaler_step),
+                STEP_BEGINS.listen(self._on_optimizer_step),
+                STEP_ENDED.listen(self._on_optimizer_step_ended),
+            ]
         call = ModuleCall(model, on_pass or self.on_forward, self._on_compile)
         # It runs before FSDP's hook, which replaces shards by whole parameters.
         handle = register_hook(
@@ -139,31 +139,18 @@ class TorchEvents(Part):
         self._release_models()
         drop_calls(module, self.state)
 
-    def _watch_optimizers(self) -> None:
-        self._handles += [
-            # Always: `scaler.scale(model(inputs))` looks up the method before the model is called.
-            self._loop.scaling.listen(),
-            SCALER_STEP.listen(self._on_scaler_step),
-            STEP_BEGINS.listen(self._on_optimizer_step),
-            STEP_ENDED.listen(self._on_optimizer_step_ended),
-        ]
-
     def expect(self, optimizers: Iterable[Optimizer]) -> None:
         """Complete the first step when all of these have stepped that train the models."""
-        steps = self._loop.modes.steps
+        steps = self._loop.steps
         if isinstance(steps, FollowedSteps):
             steps.expect(filter(self._has_parameters_of, optimizers))
 
     def start_over(self) -> bool:
-        """Forget the models and the first step, if that step is still open and passes define steps.
-
-        Returns:
-            Whether the hook started over.
-        """
+        """Forget the models and a first step that is open; return whether that was possible."""
         clock = self._clock
         is_open = self._recorder.record is not None or not self._session.is_writer
         is_first = clock.num_steps == 0 or (clock.num_steps == 1 and is_open)
-        if not self.is_active or self._loop.modes.steps.knows_optimizers or not is_first:
+        if not self.is_active or self._loop.steps.knows_optimizers or not is_first:
             return False
         if clock.num_steps:
             self._begin_anew()
@@ -192,7 +179,7 @@ class TorchEvents(Part):
             self._handles.pop().remove()
         self._registered.forget()
         self._is_ours.clear()
-        self._loop.modes.steps = StepBounds()
+        self._loop.steps = StepBounds()
 
     def _release_models(self) -> None:
         """Release all models; a later call of one begins a step, and watches it as before."""
@@ -210,7 +197,7 @@ class TorchEvents(Part):
         loop, owner = self._loop, self._loop.ownership
         owner.num_others = 0
         self._num_idle.clear()
-        kind = loop.modes.steps.next_pass(self._clock.mode, model, inputs)
+        kind = loop.steps.next_pass(self._clock.mode, model, inputs)
         has_graph = torch.is_grad_enabled()
         loop.counts.num_passes += has_graph
         loop.counts.validated = ref(model) if model.training and not has_graph else None
@@ -226,7 +213,7 @@ class TorchEvents(Part):
         if kind is Pass.BEGINS:
             hook = self._hook()
             if is_quiet and hook is not None and hook.count_unsaved_step():
-                loop.modes.steps.step_begins()
+                loop.steps.step_begins()
                 return
         if not self._follow_pass(kind, model):
             self._warn_if_forked()
@@ -268,7 +255,7 @@ class TorchEvents(Part):
         if graph_task_id() != -1 or is_transformed(model):
             return True
         is_ignored = is_inferring_shapes()  # it then belongs to no step
-        self._loop.modes.steps.is_outside_steps |= is_ignored
+        self._loop.steps.is_outside_steps |= is_ignored
         return is_ignored
 
     @guarded("modules")
@@ -305,10 +292,8 @@ class TorchEvents(Part):
     def _warn_if_forked(self) -> None:
         """Log once that the model is called in a forked process, where nothing is saved."""
         state = self.state
-        is_only_forked = state.is_enabled and not state.is_closed and state.is_forked
-        if is_only_forked and not self._has_warned_of_fork:
-            self._has_warned_of_fork = True
-            logger.warning(
+        if state.is_enabled and not state.is_closed and state.is_forked:
+            self.failures.warn_once(
                 "process %d, a fork, calls a registered model and saves nothing; create a "
                 "hook in this process",
                 os.getpid(),
@@ -319,11 +304,11 @@ class TorchEvents(Part):
     def _begin_step(self) -> None:
         if not self._has_begun:
             self._begin_run()
-        self._stop_listener.is_training_step = self._loop.modes.steps.is_training
+        self._stop_listener.is_training_step = self._loop.steps.is_training
         hook = self._hook()
         if hook is not None:
             hook.begin_step()
-        self._loop.modes.steps.step_begins()
+        self._loop.steps.step_begins()
         if self._collector.due:
             # With an optimizer, the step is in its closure, which contains the forward pass.
             self._begin_capture(None if self._stepping is None else self._stepping())
@@ -351,12 +336,11 @@ class TorchEvents(Part):
         self._begin_capture()
 
     def _end_step(self, _: events.StepEnds) -> None:
-        self._loop.modes.steps.step_ends()
+        self._loop.steps.step_ends()
 
     def _capture_counts(self, _: events.StepEnds) -> None:
-        record, modes = self._recorder.record, self._loop.modes
         is_due = OPTIMIZER_STEPS in self._collector.due_key
-        if record is None or not is_due or modes.is_evaluating:
+        if self._recorder.record is None or not is_due or self._clock.mode in WITHOUT_TRAINING:
             return
         are_of_others = self._loop.observer.leaves_out(self._registered.models)
         facts = self._loop.counts.facts(are_all_of_others=are_of_others) | self._loop.norms.facts()
@@ -379,9 +363,9 @@ class TorchEvents(Part):
     def _awaits_backward(self) -> bool:
         """Return whether the step is complete only after the backward pass, or later."""
         return (
-            self._loop.modes.steps.by_optimizer
+            self._loop.steps.by_optimizer
             or self._loop.overridden.captures_gradients
-            or self._loop.gradients.num_watched > 0
+            or bool(self._loop.gradients.watched)
             or CollectionKeys.OPTIMIZER_VARIABLES in self._collector.due_key
         )
 
@@ -393,14 +377,13 @@ class TorchEvents(Part):
         gradients.backward_ends()
         if OPTIMIZER_STEPS in self._collector.due_key:
             self._loop.norms.backward_ends()
-        if not gradients.have_arrived:
+        if not gradients.arrived:
             return
         if self._has_optimizer:  # the optimizer's step follows
             self._recorder.step_continues()
         self.events.emit(events.BackwardEnds())
-        if self._has_optimizer or self._loop.modes.steps.by_optimizer:
-            return
-        if gradients.all_announced:
+        awaits_optimizer = self._has_optimizer or self._loop.steps.by_optimizer
+        if gradients.all_announced and not awaits_optimizer:
             self._recorder.step_is_captured()
 
     # Optimizer steps -----------------------------------------------------------------------------
@@ -414,7 +397,7 @@ class TorchEvents(Part):
             has_first = False
         loop.counts.had_gradient = has_first
         known, is_due = self._is_ours.get(id(optimizer)), bool(self._collector.due)
-        is_usual = has_first and self._has_begun and not loop.modes.steps.was_in_evaluation
+        is_usual = has_first and self._has_begun and not loop.steps.was_in_evaluation
         if known is None or known[0]() is not optimizer or is_due or not is_usual:
             self._begin_optimizer_step(optimizer, has_closure)
         elif known[1]:
@@ -430,7 +413,7 @@ class TorchEvents(Part):
             return
         self._has_optimizer = True
         self._stepping = known[0]
-        steps = self._loop.modes.steps
+        steps = self._loop.steps
         if steps.was_in_evaluation:
             steps.optimizer_steps(optimizer)
         if not self._has_begun:
@@ -448,10 +431,10 @@ class TorchEvents(Part):
         if known is None or known[0]() is not optimizer:
             known = self._remember(optimizer)
         loop, is_ours, recorder = self._loop, known[1], self._recorder
-        counts, modes, is_due = loop.counts, loop.modes, bool(self._collector.due)
+        counts, steps, is_due = loop.counts, loop.steps, bool(self._collector.due)
         is_saved = is_due and recorder.record is not None
         counts.step_ended(optimizer, is_ours=is_ours, is_recorded=is_saved)
-        modes.steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
+        steps.trains_without_gradient = counts.without_gradient >= MANY_WITHOUT_EFFECT
         num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
         is_without_effect = MANY_WITHOUT_EFFECT in (num_idle, counts.without_gradient)
         if is_without_effect and self._has_begun:
@@ -462,7 +445,7 @@ class TorchEvents(Part):
             self._end_optimizer_step(optimizer, is_ours=is_ours)
             return
         self._stepping = None  # as there, but without the call
-        is_complete = modes.steps.optimizer_stepped(optimizer)
+        is_complete = steps.optimizer_stepped(optimizer)
         if is_complete and (recorder.record is not None or recorder.is_skipped):
             recorder.step_is_captured()
 
@@ -477,7 +460,7 @@ class TorchEvents(Part):
 
     def _end_optimizer_step(self, optimizer: Optimizer, *, is_ours: bool) -> None:
         self._stepping = None
-        steps, recorder = self._loop.modes.steps, self._recorder
+        steps, recorder = self._loop.steps, self._recorder
         if is_ours and len(self._registered.models) > 1 and self._collector.due:
             self._loop.gradients.have_been_used(parameters_of(optimizer))
         if not is_ours and not steps.knows_optimizers:
@@ -492,7 +475,7 @@ class TorchEvents(Part):
         """Note a step of an optimizer that trains no parameters of this hook's models."""
         owner, recorder = self._loop.ownership, self._recorder
         owner.num_others += 1
-        is_complete = recorder.is_captured or self._loop.modes.is_evaluating
+        is_complete = recorder.is_captured or self._clock.mode in WITHOUT_TRAINING
         if owner.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
             recorder.end_step()
             self._collector.clear()
@@ -502,13 +485,10 @@ class TorchEvents(Part):
 
     @guarded("steps")
     def note_optimizer(self, optimizer: Optimizer) -> bool:
-        """Handle a new optimizer, which may belong to another training.
+        """Handle a new optimizer, and return whether another training begins with it.
 
-        If so, tensors are not captured until a model of this hook is called again.
-
-        Returns:
-            Whether another training begins: this hook's models have trained before, and the
-            optimizer trains none of their parameters.
+        It does if this hook's models have trained before, and the optimizer trains none of their
+        parameters. Then tensors are not captured until a model of this hook is called again.
         """
         # Its parameters are not cached, because more may be added.
         has_begun = self._clock.num_steps > 0
@@ -535,11 +515,8 @@ class TorchEvents(Part):
 
     def _warn_if_unseen(self, optimizer: Optimizer) -> None:
         """Log once that a model trains without forward passes that the hook sees."""
-        if self._has_warned_of_unseen_steps:
-            return
-        if any(parameter.grad is not None for parameter in parameters_of(optimizer)):
-            self._has_warned_of_unseen_steps = True
-            logger.warning(
+        if has_gradient(optimizer):
+            self.failures.warn_once(
                 "the registered model trains, but the hook sees no forward pass and saves "
                 "nothing. If it was compiled and called before registration, call "
                 "torch.compiler.reset() once."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from hook_layer.guard import FailureLog
 from hook_layer.process.tracebacks import hide_frame
@@ -19,8 +19,9 @@ from hook_layer.pytorch.watched_functions import TENSOR_BACKWARD
 
 __all__ = ["CallObserver", "ObservedCalls"]
 
-CallObserver: TypeAlias = Callable[[Any, "tuple[Any, ...]", Mapping[str, Any], Any], None]
-"""Called with a function, its positional and keyword arguments, and its result."""
+CallObserver: TypeAlias = Callable[[Any, "tuple[Any, ...]", Any], None]
+"""Called with a function, the values of all arguments, and its result."""
+_modes: Final[Callable[[], list[Any]]] = _get_current_function_mode_stack
 _CACHE: Final = "cached_backends"
 _OF_DEVICES: Final = "DeviceContext"
 _ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -99,7 +100,10 @@ class ObservedCalls:
 
     def _report(self) -> bool:
         mode = _of_thread.mode
-        is_free = not _has_other_modes() if mode is None else _is_innermost(mode)
+        if mode is None:  # the mode of `torch.set_default_device` does not count
+            is_free = all(type(other).__name__ == _OF_DEVICES for other in _modes())
+        else:
+            is_free = _modes()[-1:] == [mode]
         if not is_free or self._part in self._failures.off:
             return False
         if mode is None:
@@ -185,7 +189,7 @@ class _Mode(TorchFunctionMode):
 
     def end(self, *_: Any) -> None:
         """Stop reporting, if this is the newest mode of the thread."""
-        if _of_thread.mode is self and _is_innermost(self):
+        if _of_thread.mode is self and _modes()[-1:] == [self]:
             self._listening.remove()
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             _of_thread.mode = None
@@ -199,7 +203,7 @@ class _Mode(TorchFunctionMode):
             raise
         if self.observers and not torch.compiler.is_compiling():
             for observer in self.observers:
-                observer(func, args, keywords, result)
+                observer(func, (*args, *keywords.values()), result)
         return result
 
 
@@ -212,13 +216,6 @@ class _OfThread(threading.local):
 _of_thread: Final = _OfThread()
 
 
-def _has_other_modes() -> bool:
-    """Return whether any mode is active but that of `torch.set_default_device`."""
-    depth = torch._C._len_torch_function_stack()  # noqa: SLF001 - no public way
-    modes = (torch._C._get_function_stack_at(place) for place in range(depth))  # noqa: SLF001
-    return any(type(mode).__name__ != _OF_DEVICES for mode in modes)
-
-
 def _has_compiled_anything() -> bool:
     """Return whether torch.compile was used, ignoring functions that it must skip."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
@@ -227,8 +224,3 @@ def _has_compiled_anything() -> bool:
 
 def _is_fast_attention(module: nn.Module) -> bool:
     return isinstance(module, _ATTENTION) and not module.training
-
-
-def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()  # noqa: SLF001 - no public way
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode  # noqa: SLF001

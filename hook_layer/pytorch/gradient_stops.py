@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
@@ -20,12 +20,11 @@ from torch import Tensor, nn
 
 from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
-from hook_layer.core.state import Part
 from hook_layer.pytorch import function_mode
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.function_mode import ObservedCalls
-from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.loop_state import LoopState, TorchPart
 
 __all__ = ["GradientStops"]
 
@@ -36,14 +35,9 @@ _MAX_NODES: Final = 20_000
 _MAX_STOPS: Final = 64
 """Maximum stops: a loop over rows may have thousands, which one message cannot name."""
 _PART: Final = "gradient stops"
-_ZERO: Final = frozenset(
-    f"{name}Backward{number}"
-    for name, numbers in (
-        *((name, (0, 1)) for name in ("Round", "Floor", "Ceil", "Trunc", "Sign")),
-        *((name, (0, 1, 2, 3)) for name in ("Bernoulli", "Normal", "Poisson")),
-        ("Div", (2, 3)),  # with a rounding mode
-    )
-    for number in numbers
+_ZERO: Final = re.compile(
+    r"(Round|Floor|Ceil|Trunc|Sign)Backward[01]|(Bernoulli|Normal|Poisson)Backward[0-3]"
+    r"|DivBackward[23]"  # with a rounding mode
 )
 """Nodes whose gradient is zero for all inputs."""
 _LEAF: Final = "AccumulateGrad"
@@ -70,12 +64,11 @@ class _Stop(NamedTuple):
     is_zero: bool
 
 
-class GradientStops(Part):
+class GradientStops(TorchPart):
     """Finds what keeps gradients from parameters, and records it in the collections file."""
 
     def __init__(self, hook: BaseHook, loop: LoopState) -> None:
-        super().__init__(hook.state)
-        self._loop = loop
+        super().__init__(hook, loop)
         self._manager = hook.collector.manager
         self._observed = ObservedCalls(self._on_call, hook.failures, _PART)
         self._num_steps = self._num_nodes = 0
@@ -96,7 +89,7 @@ class GradientStops(Part):
     # Events --------------------------------------------------------------------------------------
 
     def _on_pass_begins(self, event: events.PassBegins) -> None:
-        if self._loop.modes.steps.is_training and not self._observed.is_on:
+        if self._loop.steps.is_training and not self._observed.is_on:
             self._is_in_step |= self._observed.begin(event.model)
 
     def _on_pass_ends(self, event: events.PassEnds) -> None:
@@ -148,10 +141,8 @@ class GradientStops(Part):
 
     # Operations ----------------------------------------------------------------------------------
 
-    def _on_call(
-        self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
-    ) -> None:
-        given, results = tensors_in((*args, *keywords.values())), tensors_in(result)
+    def _on_call(self, function: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        given, results = tensors_in(arguments), tensors_in(result)
         name = _name_of(function)
         if name == "__setitem__":
             results = given[:1]
@@ -233,7 +224,7 @@ def _node_of(tensor: Tensor) -> Any:
 
 
 def _is_zero(node: Any) -> bool:
-    is_zero = node is not None and node.name() in _ZERO
+    is_zero = node is not None and _ZERO.fullmatch(node.name()) is not None
     return is_zero and getattr(node, "_saved_rounding_mode", "") is not None
 
 

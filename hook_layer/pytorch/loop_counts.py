@@ -9,6 +9,8 @@ from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.amp import dense_gradients, parameters_of
@@ -18,18 +20,7 @@ __all__ = ["MANY_WITHOUT_EFFECT", "GradientNorms", "LoopCounts", "has_gradient"]
 
 MANY_WITHOUT_EFFECT: Final = 5
 """Number of consecutive steps without any gradient that count as a fault."""
-_CHANGED_BY_MODE: Final = (
-    nn.AlphaDropout,
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.FeatureAlphaDropout,
-    nn.SyncBatchNorm,
-)
+_CHANGED_BY_MODE: Final = _BatchNorm, _DropoutNd
 """Layers that behave differently in training and evaluation mode."""
 
 
@@ -141,8 +132,7 @@ class LoopCounts:
         self._scale = scale
         self.num_passes = 0
         if key not in self._done:
-            skipped = self._skipped.get(key, 0)
-            self._skipped[key] = skipped + 1
+            self._skipped[key] = self._skipped.get(key, 0) + 1
         elif not isinstance(self._skipped.get(key), Tensor):
             self._skipped[key] = 0
         self._done.discard(key)
@@ -154,8 +144,7 @@ class LoopCounts:
     def facts(self, *, are_all_of_others: bool) -> dict[str, Tensor]:
         """Return the counts by name.
 
-        Args:
-            are_all_of_others: Whether no optimizer of the script holds parameters of the model.
+        `are_all_of_others`: no optimizer of the script holds parameters of the model.
         """
         alive = [(key, num) for key, (known, num) in self._idle.items() if known() is not None]
         idle = [num for key, num in alive if key in self._own]
@@ -207,17 +196,11 @@ def _largest_rate(optimizer: Optimizer) -> float | Tensor | None:
 
 @dataclass
 class _Gradients:
-    """The gradients of an optimizer after the newest backward pass of a saved step.
-
-    Attributes:
-        optimizer: The optimizer.
-        versions: Number of writes to each; empty without a backward pass.
-        norm: Their norm []; None if it was not measured.
-    """
+    """The gradients of an optimizer after the newest backward pass of a saved step."""
 
     optimizer: ReferenceType[Optimizer]
-    versions: tuple[int, ...] = ()
-    norm: Tensor | None = None
+    versions: tuple[int, ...] = ()  # without a backward pass, there are none
+    norm: Tensor | None = None  # [], if it was measured
 
 
 class GradientNorms:
@@ -247,12 +230,7 @@ class GradientNorms:
             of.norm = _norm(gradients) if self._are_written and gradients else None
 
     def step_begins(self, optimizer: Optimizer, scale: Tensor | None) -> None:
-        """Measure the gradients that an optimizer is about to use in a saved step.
-
-        Args:
-            optimizer: The optimizer.
-            scale: By what a gradient scaler has multiplied the loss; None without one.
-        """
+        """Measure the gradients that an optimizer is about to use, and divide by their scale."""
         of = self._known.setdefault(id(optimizer), _Gradients(ref(optimizer)))
         gradients = [*dense_gradients(optimizer)] if of.versions else []
         self._are_cleared |= bool(of.versions) and not gradients
@@ -271,13 +249,12 @@ class GradientNorms:
         A step of which nothing else is awaited may be complete before its optimizer steps. Then the
         next one has its norms.
         """
-        found = dict(
-            zip(("gradient_norm", "gradient_norm_at_step"), self._norms or (), strict=False)
-        )
+        names = "optimizer_steps/gradient_norm", "optimizer_steps/gradient_norm_at_step"
+        found = dict(zip(names, self._norms or (), strict=False))
         if self._are_cleared:
-            found["gradients_cleared"] = torch.ones(())
+            found["optimizer_steps/gradients_cleared"] = torch.ones(())
         self._norms, self._are_cleared = None, False
-        return {f"optimizer_steps/{name}": value for name, value in found.items()}
+        return found
 
 
 def _norm(gradients: list[Tensor]) -> Tensor:

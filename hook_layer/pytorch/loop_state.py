@@ -8,15 +8,16 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.core.hook import BaseHook
+from hook_layer.core.state import Part
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.loop_counts import GradientNorms, LoopCounts
 from hook_layer.pytorch.module_calls import StepTensors
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.overridden_methods import OverriddenMethods
 from hook_layer.pytorch.parameters import GradientReader
-from hook_layer.pytorch.steps import LossOwnership, ModeTracker, StepSize
+from hook_layer.pytorch.steps import LossOwnership, StepBounds, StepSize
 
-__all__ = ["LoopObserver", "LoopState"]
+__all__ = ["LoopObserver", "LoopState", "TorchPart"]
 
 
 class LoopObserver:
@@ -43,15 +44,6 @@ class LoopState:
     """What all parts share about the training loop.
 
     Attributes:
-        registered: The models and losses.
-        modes: Which forward passes belong to steps.
-        counts: Counts faults of the loop.
-        ownership: Decides which losses belong to these models.
-        gradients: The gradients of the step.
-        norms: Norms of gradients, before and after they are clipped.
-        scaling: Which losses are scaled, and their scale.
-        size: Ends steps that hold too much.
-        tensors: Names and captures the tensors of the step.
         overridden: Which tensors a subclass of the hook captures.
         observer: Gets notifications about the optimizers of the script.
         has_compiled: Whether torch.compile has compiled a model.
@@ -65,14 +57,26 @@ class LoopState:
         queue_bytes: float,
     ) -> None:
         self.registered = registered
-        self.modes = ModeTracker(hook.clock)
+        self.steps = StepBounds()
         self.counts = LoopCounts()
-        self.ownership = LossOwnership(registered, self.modes, hook.recorder)
+        self.ownership = LossOwnership(self, hook.clock, hook.recorder)
         self.gradients = GradientReader()
         self.norms = GradientNorms()
         self.scaling = LossScaling()
-        self.size = StepSize(hook.recorder, hook.collector, queue_bytes)
-        self.tensors = StepTensors(hook.collector, hook.recorder)
+        self.size = StepSize(hook.failures, hook.recorder, hook.collector, queue_bytes)
+        self.tensors = StepTensors(hook.failures, hook.collector, hook.recorder)
         self.overridden = overridden
         self.observer = LoopObserver()
         self.has_compiled = False
+
+
+class TorchPart(Part):
+    """A part of the hook for PyTorch."""
+
+    def __init__(self, hook: BaseHook, loop: LoopState) -> None:
+        super().__init__(hook.state)
+        self._loop = loop
+        self._registered = loop.registered
+        self._tensors = loop.tensors
+        self._collector = hook.collector
+        self._recorder = hook.recorder

@@ -45,7 +45,7 @@ class LossRatios:
     def accepts(
         self, key: Hashable, loss: Tensor, value: Tensor, *, largest: float | None, may_vary: bool
     ) -> bool:
-        """Return whether the known ratios allow that a call stands for the loss.
+        """Return whether the known ratios allow that a call with a value stands for the loss.
 
         Args:
             key: Identifies the call.
@@ -87,20 +87,14 @@ class LossRatios:
 
 
 _RESHAPES: Final = frozenset(
-    f"{name}Backward{number}"
-    for name, numbers in (
-        *((name, (0,)) for name in ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Alias")),
-        *((name, (0,)) for name in ("Clone", "ToCopy")),
-        ("Squeeze", (0, 1, 2)),
-    )
-    for number in numbers
+    {"View0", "UnsafeView0", "ReshapeAlias0", "Unsqueeze0", "Alias0", "Clone0", "ToCopy0"}
+    | {"Squeeze0", "Squeeze1", "Squeeze2"}
 )
-"""Nodes that keep the elements and their order."""
-_REDUCTIONS: Final = frozenset(f"{name}Backward{n}" for name in ("Mean", "Sum") for n in (0, 1))
-_PRODUCTS: Final = frozenset({"MulBackward0", "DivBackward0"})
-_SUMS: Final = frozenset(f"{n}Backward0" for n in ("Neg", "Add", "Sub")) | {"RsubBackward1"}
-_LINEAR: Final = _RESHAPES | _REDUCTIONS | _PRODUCTS | _SUMS
-"""Nodes that are linear in a term of the loss."""
+_PRODUCTS: Final = frozenset({"Mul0", "Div0"})
+_LINEAR: Final = (
+    _RESHAPES | _PRODUCTS | {"Mean0", "Mean1", "Sum0", "Sum1", "Neg0", "Add0", "Sub0", "Rsub1"}
+)
+"""Nodes that are linear in a term of the loss, without the `Backward` in their names."""
 _MOST_NODES: Final = 1024
 """Weight decay by hand has a few nodes for each weight."""
 
@@ -127,12 +121,9 @@ class Terms(NamedTuple):
 
 
 def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> Terms:
-    """Return the calls that a loss is a weighted sum of; no places if there are none.
+    """Return the calls that a loss is a weighted sum of, by their nodes in its graph.
 
-    Args:
-        loss: Start of a backward pass, one element.
-        nodes: Graph nodes of the calls.
-        is_scaled: Whether a gradient scaler has multiplied the loss.
+    A gradient scaler may have multiplied the loss. There are no places without any such calls.
     """
     known = {id(node): place for place, node in enumerate(nodes)}
     places: dict[int, None] = {}
@@ -151,7 +142,7 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
         is_penalty = not following and _is_of_one_weight(node)
         is_penalised |= is_penalty
         is_partial |= not following and not is_penalty
-        num_products += node is not None and node.name() in _PRODUCTS
+        num_products += _kind_of(node) in _PRODUCTS
         waiting += [(before, num_products) for before in reversed(following)]
     return Terms([])
 
@@ -168,13 +159,17 @@ def _is_of_one_weight(node: Any) -> bool:
 
 def _linear(node: Any) -> list[Any]:
     """Return the terms of a linear node; an empty list for any other node."""
-    name = "" if node is None else node.name()
-    if name not in _LINEAR:
+    kind = _kind_of(node)
+    if kind not in _LINEAR:
         return []
     following = [before for before, _ in node.next_functions if before is not None]
-    is_product_of_both = name in _PRODUCTS and len(following) > 1
-    is_divisor = name == "DivBackward0" and node.next_functions[0][0] is None
+    is_product_of_both = kind in _PRODUCTS and len(following) > 1
+    is_divisor = kind == "Div0" and node.next_functions[0][0] is None
     return [] if is_product_of_both or is_divisor else following
+
+
+def _kind_of(node: Any) -> str:
+    return "" if node is None else node.name().replace("Backward", "")
 
 
 _SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
@@ -187,12 +182,12 @@ _Call = tuple[WatchedLoss, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class LossCall:
-    """A loss that functions computed.
+    """A loss that functions computed, detached.
 
     Attributes:
-        name: Name of the loss.
-        inputs: Tensors that it compares, detached, by number; only if requested.
-        value: Its value, detached.
+        name: Its name.
+        inputs: Tensors that it compares, by number; only if requested.
+        value: Its value.
         has_others: Whether other terms are added to it, and the script does not multiply it.
     """
 
@@ -290,7 +285,8 @@ class FunctionalLosses:
         # A clone, because scripts divide the value in place.
         own = value.detach().clone() if value.numel() == 1 else value.detach()
         loss = LossCall(call[0].class_name, _inputs(call) if with_inputs else {}, own)
-        self._calls = [*self._calls[1 - _MOST_CALLS :], _NotedCall(manner, loss, value.grad_fn)]
+        noted = _NotedCall(manner, loss, value.grad_fn, versions_of(loss.inputs.values()))
+        self._calls = [*self._calls[1 - _MOST_CALLS :], noted]
 
     def note_module(self, name: str, value: Any) -> None:
         """Note that a module may have trained the model by the newest call, if it returned that."""
@@ -342,17 +338,16 @@ class FunctionalLosses:
     ) -> LossCall | None:
         """Return the call that a backward pass starts from; forget it and earlier calls.
 
+        The call is `UNNAMED` if the script computes its own average of the function's value, such
+        as a divided sum. A mean divided for accumulation keeps its name, and so does a divided sum
+        with other terms, as in a variational autoencoder. None if no call of this step matches, or
+        if its inputs were overwritten.
+
         Args:
             loss: Start of the backward pass, one element.
             unscaled: The same without the factor of a gradient scaler, detached.
             is_scaled: Whether a gradient scaler returned the loss.
             targets: The only data that this step compares with outputs; None if unknown.
-
-        Returns:
-            The call. It is `UNNAMED` if the script computes its own average of the function's
-            value, such as a divided sum. A mean divided for accumulation keeps its name, and so
-            does a divided sum with other terms, as in a variational autoencoder. None if no call of
-            this step matches, or if its inputs were overwritten.
         """
         self._trained_by = []
         calls, self._calls = self._calls, []
@@ -409,16 +404,14 @@ class FunctionalLosses:
         return _Manner(function, place, reduction, function.options(given), num_rows)
 
 
+@dataclass(frozen=True, eq=False)
 class _NotedCall:
     """A call, its node in the graph, and the number of writes to its inputs so far."""
 
-    __slots__ = ("loss", "manner", "node", "versions")
-
-    def __init__(self, manner: _Manner, loss: LossCall, node: Any) -> None:
-        self.manner = manner
-        self.loss = loss
-        self.node = node
-        self.versions = versions_of(loss.inputs.values())
+    manner: _Manner
+    loss: LossCall
+    node: Any
+    versions: tuple[int, ...]
 
     @property
     def was_overwritten(self) -> bool:
@@ -445,10 +438,6 @@ def outputs_first(loss: str, inputs: list[Tensor]) -> list[Tensor]:
     """Return the inputs of a loss, model outputs first, then targets.
 
     Scripts pass the arguments of symmetric losses in either order. Targets need no gradient.
-
-    Args:
-        loss: Class name of the loss.
-        inputs: The compared tensors, in the order of the loss's arguments.
     """
     if loss.startswith(_SYMMETRIC) and len(inputs) > 1:
         first, second, *others = inputs

@@ -9,7 +9,6 @@ or a loss function does. A product or an index may: it counts if no difference f
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
@@ -59,13 +58,9 @@ _MAY_COMPARE: Final = _ids_of(
 
 
 class Compared(NamedTuple):
-    """What a loss compares.
+    """Outputs of the model and targets [N, ...] that a loss compares, and the writes to both.
 
-    Attributes:
-        outputs: Outputs of the model, as the loss gets them [N, ...].
-        targets: What they are compared with [N, ...].
-        versions: Number of writes to both.
-        is_sure: Whether a difference or a loss function compares them.
+    It is sure if a difference or a loss function compares them.
     """
 
     outputs: Tensor
@@ -110,9 +105,7 @@ class LossOperations:
         self.gradient: Tensor | None = None
         self._failures = failures
         self._observed = ObservedCalls(
-            *(self._on_call, failures, _PART),
-            is_opaque=self._is_opaque,
-            on_return=self._on_return,
+            self._on_call, failures, _PART, is_opaque=self._is_opaque, on_return=self._on_return
         )
         self._with_loss: WeakSet[nn.Module] = WeakSet()  # modules that return single numbers
         self._in_pass: WeakSet[nn.Module] = WeakSet()
@@ -203,15 +196,13 @@ class LossOperations:
             if tensor.requires_grad and is_whole and not is_loss:
                 self._derived[id(tensor)] = _Derived(tensor, tensor)
 
-    def _on_call(
-        self, function: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], result: Any
-    ) -> None:
-        given = tensors_in((*args, *keywords.values()))
+    def _on_call(self, function: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        given = tensors_in(arguments)
         derived = [self._derived[id(tensor)] for tensor in given if id(tensor) in self._derived]
         if not derived or self._num_calls >= _MAX_CALLS or self._num_bytes >= _MAX_BYTES:
             return
         self._num_calls += 1
-        compared = self._found_in(function, args, given, derived)
+        compared = self._found_in(function, arguments, derived)
         number = self._number_of(function)
         results = [value for value in tensors_in(result) if value.requires_grad]
         for each in derived if results else ():  # no gradient flows through `argmax` or `.shape`
@@ -237,41 +228,38 @@ class LossOperations:
         try:
             origin = _origin(gradient, number)
             before = self.gradient
-            if before is None or origin is None:
-                self.gradient = origin if before is None else before
-            elif before.device == origin.device:
+            if before is None:
+                self.gradient = origin
+            elif origin is not None and before.device == origin.device:
                 self.gradient = torch.where(before < 0, origin, before)
         except Exception as error:  # noqa: BLE001 - the backward pass continues after any error
             self._failures.failed(_PART, error)
 
     def _found_in(
-        self, function: Any, args: tuple[Any, ...], given: list[Tensor], derived: list[_Derived]
+        self, function: Any, arguments: tuple[Any, ...], derived: list[_Derived]
     ) -> Compared | None:
         """Return what a call compares, or else what the computation of its arguments compared."""
-        known = [each.compared for each in derived if each.compared is not None]
-        sure = next((compared for compared in known if compared.is_sure), None)
+        found = [each.compared for each in derived if each.compared is not None]
+        known = max(found, key=lambda compared: compared.is_sure, default=None)
         is_sure = id(function) in _DIFFERENCES
-        may_compare = is_sure or (id(function) in _MAY_COMPARE and _is_no_choice(function, args))
-        if sure is not None or not may_compare:
-            return sure or next(iter(known), None)
-        first = derived[0]
-        others = (other for other in given if id(other) not in self._derived)
-        targets = [other for other in others if _may_be_targets(other, first.tensor)]
-        if targets and (is_sure or not known):
-            pair = first.source, targets[-1]
-            return Compared(*pair, versions_of(pair), is_sure)
-        return next(iter(known), None)
+        may_compare = is_sure or (
+            id(function) in _MAY_COMPARE and _is_no_choice(function, arguments)
+        )
+        if may_compare and (known is None or (is_sure and not known.is_sure)):
+            first = derived[0]
+            others = (each for each in tensors_in(arguments) if id(each) not in self._derived)
+            targets = [other for other in others if _may_be_targets(other, first.tensor)]
+            if targets:
+                pair = first.source, targets[-1]
+                return Compared(*pair, versions_of(pair), is_sure)
+        return known
 
 
 def _origin(value: Tensor, number: int, *before: Tensor | None) -> Tensor | None:
     """Return the number [] of the call that first returned a value that is not finite.
 
-    Nothing waits for the device. None if it cannot be known, -1 if the value is finite.
-
-    Args:
-        value: What a call returned.
-        number: Number of the call.
-        before: The same of its arguments.
+    `before` are the results for the call's arguments. Nothing waits for the device. None if it
+    cannot be known, -1 if the value is finite.
     """
     if type(value) not in WHOLE or value.is_nested or value.layout is not torch.strided:
         return None
@@ -283,10 +271,10 @@ def _origin(value: Tensor, number: int, *before: Tensor | None) -> Tensor | None
         return torch.where(is_finite, -1, torch.where(earlier < 0, number, earlier))
 
 
-def _is_no_choice(function: Any, args: tuple[Any, ...]) -> bool:
+def _is_no_choice(function: Any, arguments: tuple[Any, ...]) -> bool:
     """Return whether a call does not only choose rows, as `outputs[rows]` does."""
     return function is not Tensor.__getitem__ or (
-        isinstance(args[1], tuple) and len(tensors_in(args[1])) > 1
+        isinstance(arguments[1], tuple) and len(tensors_in(arguments[1])) > 1
     )
 
 
@@ -295,9 +283,7 @@ def _may_be_targets(other: Tensor, outputs: Tensor) -> bool:
 
     One element per row is enough, whatever its shape.
     """
-    is_data = not other.requires_grad and not isinstance(other, nn.Parameter)
-    if not is_data or type(other) not in WHOLE or other.is_nested:
-        return False
-    if not other.dim() or not outputs.dim() or other.dtype is torch.bool:
+    is_data = type(other) is Tensor and not other.requires_grad and not other.is_nested
+    if not is_data or not other.dim() or not outputs.dim() or other.dtype is torch.bool:
         return False
     return outputs.shape[0] in (other.shape[0], other.numel())

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from hook_layer.configuration.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
-from hook_layer.core.state import Part
 from hook_layer.format.known_collections import (
     LOSS_MATCHES,
     MINIMISED,
     NOT_FINITE,
     STANDARD_LOSS,
 )
+from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
-from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.loop_state import LoopState, TorchPart
 from hook_layer.pytorch.loss_calls import UNNAMED, FunctionalLosses, outputs_first
 from hook_layer.pytorch.loss_operations import LossOperations
 from hook_layer.pytorch.standard_losses import FormulaMatches, standard_losses
@@ -32,7 +32,7 @@ _MANY_LOSSES: Final = 64
 """Number of losses in a step from which on each loss checks the step's size."""
 
 
-class LossTracer(Part):
+class LossTracer(TorchPart):
     """Finds the losses of a step, and the tensors that they compare.
 
     Attributes:
@@ -40,13 +40,9 @@ class LossTracer(Part):
     """
 
     def __init__(self, hook: BaseHook, loop: LoopState) -> None:
-        super().__init__(hook.state)
+        super().__init__(hook, loop)
         self.captures_unnamed_too = False
-        self._loop = loop
-        self._tensors = loop.tensors
-        self._modes = loop.modes
-        self._collector = hook.collector
-        self._registered = loop.registered
+        self._clock = hook.clock
         self._own_tensors = hook.own_tensors
         self._write_collections = hook.session.write_collections
         self._functional = FunctionalLosses()
@@ -87,11 +83,11 @@ class LossTracer(Part):
         self._functional.pass_begins()
         if self._operations.is_wanted:
             self._operations.pause()
-            if self._modes.steps.is_training:
+            if self._loop.steps.is_training:
                 self._operations.pass_begins(event.model)
 
     def _on_pass_ends(self, event: events.PassEnds) -> None:
-        if self._operations.is_wanted and self._modes.steps.is_training:
+        if self._operations.is_wanted and self._loop.steps.is_training:
             self._operations.pass_ends(event.model, event.outputs)
 
     def _on_backward_begins(self, event: events.BackwardBegins) -> None:
@@ -122,6 +118,11 @@ class LossTracer(Part):
         if event.is_final:
             self._modules.stop()
 
+    @property
+    def _ignores_losses(self) -> bool:
+        """Whether a loss that is computed now belongs to no step."""
+        return self._loop.steps.leaves_losses_out(self._clock.mode)
+
     def divides_sum(self, loss: Tensor) -> bool:
         """Return whether a loss is a multiple of a sum that a function of this pass returned."""
         return self._functional.divides_sum(loss)
@@ -151,7 +152,7 @@ class LossTracer(Part):
         if not self._loop.ownership.owns_module(outputs):
             return
         name = self._registered.losses[loss]
-        if self._modes.steps.is_training:
+        if self._loop.steps.is_training:
             self._functional.note_module(name, outputs)
         elif self._functional.is_found(outputs):
             self._has_loss = True
@@ -160,17 +161,17 @@ class LossTracer(Part):
 
     @guarded("losses")
     def _on_function(self, given: tuple[WatchedLoss, Any, Any], value: Any) -> None:
-        if self._modes.steps.is_outside_steps:
+        if self._loop.steps.is_outside_steps:
             self._loop.counts.loss_outside_steps()
         if not self._collector.due or not self._loop.ownership.owns(value):
             return
         function, args, kwargs = given
         call = function, function.arguments(args, kwargs)
-        if self._modes.steps.is_training:
+        if self._loop.steps.is_training:
             self._note_line(function.class_name)
             with_inputs = self._needs_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)
-        elif self._modes.is_evaluating and not self._modes.ignores_losses:
+        elif self._clock.mode in WITHOUT_TRAINING and not self._ignores_losses:
             found = self._functional.of_validation(call, value)
             if found is not None:
                 self._capture_named(found.name, found.inputs, found.value)
@@ -180,7 +181,7 @@ class LossTracer(Part):
     @guarded("losses")
     def capture(self, name: str, inputs: Any, outputs: Any) -> None:
         """Capture a loss of a loss module, or one that the script reports."""
-        if self._modes.ignores_losses:
+        if self._ignores_losses:
             self._loop.counts.loss_outside_steps()
             return
         self._has_loss = True
@@ -195,7 +196,7 @@ class LossTracer(Part):
         has_names = self._own_tensors.has_losses and not self.captures_unnamed_too
         if not self._collector.due or has_names or self._has_loss:
             return
-        if self._modes.ignores_losses or not self._loop.ownership.owns(roots):
+        if self._ignores_losses or not self._loop.ownership.owns(roots):
             return
         for loss in tensors_in(roots):
             if loss.numel() == 1:

@@ -114,19 +114,18 @@ class MadeOptimizers:
 
 
 class UnwatchedModels:
-    """Reports models that are not watched, and why nothing of a script is captured."""
+    """Reports models that are not watched, and why nothing of a script is captured.
+
+    Attributes:
+        num_backward: Backward passes that were seen while the model is missing.
+    """
 
     def __init__(self, optimizers: MadeOptimizers) -> None:
         self._optimizers = optimizers
         self._scripted_class = ""
-        self._num_steps = self._num_backward = 0
+        self._num_steps = self.num_backward = 0
         self._is_missing: Callable[[], bool] = lambda: False
         self._handles: list[Any] = []
-
-    @property
-    def has_backward(self) -> bool:
-        """Whether any backward pass was seen while the model is missing."""
-        return self._num_backward > 0
 
     def report_scripted(self, module: nn.Module) -> None:
         """Report a module of torch.jit."""
@@ -138,11 +137,7 @@ class UnwatchedModels:
             )
 
     def report_missing(self, is_missing: Callable[[], bool]) -> None:
-        """Report the reason once if no model is found after many steps, or until the process ends.
-
-        Args:
-            is_missing: Returns whether the model is still searched for.
-        """
+        """Report the reason once if the model is missing after many steps, or at the end."""
         self._is_missing = is_missing
         self._handles = [
             STEP_ENDED.listen(self._on_step),
@@ -155,11 +150,11 @@ class UnwatchedModels:
         self._check_patience()
 
     def _on_backward(self, *_: object) -> None:
-        self._num_backward += 1
+        self.num_backward += 1
         self._check_patience()
 
     def _check_patience(self) -> None:
-        counted = self._num_steps if self._optimizers else self._num_backward
+        counted = self._num_steps if self._optimizers else self.num_backward
         if counted >= _PATIENCE or not self._is_missing():
             self._report_reason()
 
@@ -176,7 +171,7 @@ class UnwatchedModels:
 
     def _reason(self) -> str:
         """Return why no model was found; empty if nothing was trained."""
-        if not (self._num_steps or self._num_backward):
+        if not (self._num_steps or self.num_backward):
             return ""
         if self._scripted_class:
             return (
@@ -220,7 +215,7 @@ def module_trained_by(optimizer: Optimizer) -> nn.Module | None:
     return next((m for m in around if not any(is_around(other, m) for other in around)), None)
 
 
-def call_when_it_returns(module: nn.Module, callback: Callable[[nn.Module], None]) -> None:
+def call_when_it_returns(module: nn.Module, callback: Callable[[nn.Module], object]) -> None:
     """Call back once a module returns, unless it returns single numbers: then it is a loss."""
 
     def on_return(module: nn.Module, _: Any, outputs: Any) -> None:

@@ -7,7 +7,6 @@ captures at once, and compares sums at the end of the pass, because torch does n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -25,9 +24,6 @@ from hook_layer.pytorch.tensor_elements import PLAIN_TYPES, WHOLE, owns_memory
 
 __all__ = ["MAX_CALLS_A_STEP", "ModuleCalls", "PlannedTensor", "StepTensors"]
 
-logger = logging.getLogger("stepwatch")
-
-
 PlannedTensor: TypeAlias = "tuple[Tensor, TensorPlan]"
 """A tensor, and the plan of what to store."""
 MAX_CALLS_A_STEP: Final = 10_000
@@ -41,11 +37,11 @@ class StepTensors:
         recorder: Records the tensors.
     """
 
-    def __init__(self, collector: Collector, recorder: Recorder) -> None:
+    def __init__(self, failures: FailureLog, collector: Collector, recorder: Recorder) -> None:
+        self._failures = failures
         self._collector = collector
         self.recorder = recorder
         self._counts: dict[str, int] = {}
-        self._has_warned = False
 
     def begin_step(self) -> None:
         """Restart counting at 0."""
@@ -63,7 +59,12 @@ class StepTensors:
         """
         first = self._counts.get(prefix, 0)
         if first >= MAX_CALLS_A_STEP:
-            self._warn(prefix)
+            self._failures.warn_once(
+                "one step has %d tensors %s... and saves no more, because registered modules "
+                "are called repeatedly without a new step of the model",
+                MAX_CALLS_A_STEP,
+                prefix,
+            )
             return {}
         self._counts[prefix] = first + len(tensors)
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
@@ -86,16 +87,6 @@ class StepTensors:
         """Return the due tensors, except parameters of lazy modules without elements yet."""
         planned = self._collector.planned(tensors, member_of).items()
         return {n: due for n, due in planned if type(due[0]) in WHOLE or not is_lazy(due[0])}
-
-    def _warn(self, prefix: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "one step has %d tensors %s... and saves no more, because registered modules "
-                "are called repeatedly without a new step of the model",
-                MAX_CALLS_A_STEP,
-                prefix,
-            )
 
 
 _MOST_HELD_BYTES: Final = 128 << 20

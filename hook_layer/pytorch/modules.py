@@ -6,7 +6,7 @@ FullyShardedDataParallel and activation checkpointing add no part to a name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -57,11 +57,7 @@ class RegisteredModules:
         self.flat_parts: dict[str, FlatPart] = {}
 
     def add_model(self, module: nn.Module) -> nn.Module:
-        """Add a model, and return it without its wrapper.
-
-        Raises:
-            HookConfigurationError: It is not a module, or is already registered.
-        """
+        """Add a model, and return it without its wrapper; raise an error if it cannot be added."""
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
         model = without_compile_wrapper(module)
@@ -97,11 +93,7 @@ class RegisteredModules:
         return isinstance(module, nn.Module) and without_compile_wrapper(module) in self.models
 
     def add_loss(self, module: nn.Module) -> nn.Module | None:
-        """Add a loss, and return it without its wrapper; None if it was added before.
-
-        Raises:
-            HookConfigurationError: It is not a module.
-        """
+        """Add a loss, and return it without its wrapper; None if it was added before."""
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(
                 f"loss_module={module!r} must be a torch.nn.Module, e.g. nn.CrossEntropyLoss()"
@@ -172,11 +164,8 @@ class RegisteredModules:
 def _unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return parameters in plain lists, tuples and dicts that the model does not list.
 
-    No optimizer trains them, and `state_dict` lacks them. The flat parameter of FSDP1 is ignored,
-    because the listed parameters are views of it.
-
-    Returns:
-        The parameters by the names that they would have as submodules: `blocks.0.weight`.
+    Their names are those that they would have as submodules: `blocks.0.weight`. The flat parameter
+    of FSDP1 is ignored, because the listed parameters are views of it.
     """
     seen = {id(parameter) for parameter in model.parameters()}
     found = {}
@@ -195,15 +184,11 @@ def _unregistered_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _in_container(value: Any, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
-    for key, item in _items(value):
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    for key, item in [*value.items()] if isinstance(value, dict) else []:
         name = f"{prefix}.{key}"
         if isinstance(item, nn.Parameter):
             yield name, item
         elif isinstance(item, nn.Module):
             yield from item.named_parameters(name)
-
-
-def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return list(value.items())
-    return enumerate(value) if isinstance(value, list | tuple) else ()

@@ -54,11 +54,7 @@ class OverriddenMethods:
     def register(
         self, hook: Hook, model: nn.Module, registered: RegisteredModules
     ) -> Iterator[Any]:
-        """Register the overridden methods, except `forward_pre_hook`, with a model.
-
-        Yields:
-            torch's handles.
-        """
+        """Register the overridden methods, except `forward_pre_hook`; yield torch's handles."""
         if self.captures_modules:
             named = registered.named_like(lambda _: True)
             for module in model.modules():
@@ -71,11 +67,7 @@ class OverriddenMethods:
                     yield register_hook(parameter.register_hook, method)
 
     def register_module(self, hook: Hook, module: nn.Module) -> Iterator[Any]:
-        """Register the overridden methods with a module or a loss.
-
-        Yields:
-            torch's handles.
-        """
+        """Register the overridden methods with a module or a loss; yield torch's handles."""
         if self.captures_modules:
             call = ModuleCall(module, hook._call_forward_hook)  # noqa: SLF001 - part of the hook
             yield register_hook(module.register_forward_hook, call, with_kwargs=True)

@@ -51,10 +51,7 @@ class DueParameters:
         return self._of(model, "")
 
     def gradients(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """Return the parameters of a model whose gradients are due, by gradient name.
-
-        Frozen parameters are left out because they get no gradient.
-        """
+        """Return the parameters of a model whose gradients are due, by gradient name."""
         due = self._of(model, GRADIENT_PREFIX)
         return {name: parameter for name, (parameter, _) in due.items()}
 
@@ -76,7 +73,7 @@ class DueParameters:
         found: _Due = {}
         weights = frozenset[str]() if is_of_gradients else _unnamed_weights(named)
         for name, parameter in named.items():
-            if is_of_gradients and not parameter.requires_grad:
+            if is_of_gradients and not parameter.requires_grad:  # it gets none
                 continue
             plan = self._collector.plan(name, _WEIGHT if name in weights else ())
             if plan is not None and not is_uninitialized(parameter):
@@ -93,12 +90,7 @@ def _unnamed_weights(named: Mapping[str, nn.Parameter]) -> frozenset[str]:
 
 
 class _Model:
-    """The due parameters of a model, and a way to detect changes of the model.
-
-    Attributes:
-        due: What is due, by prefix and collections.
-        is_checked: Whether the model was checked in this step.
-    """
+    """What is due of a model, by prefix and collections, and whether the model has changed."""
 
     def __init__(self, model: nn.Module) -> None:
         self.due: dict[tuple[Any, ...], _Due] = {}
@@ -141,53 +133,48 @@ _COMPRESSED: Final = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torc
 
 
 class GradientReader:
-    """Finds the gradients of a step."""
+    """Finds the gradients of a step.
+
+    Attributes:
+        watched: Parameters by the names of their gradients.
+        arrived: Those whose gradients have arrived and were not taken yet.
+    """
 
     def __init__(self) -> None:
-        self._watched: dict[str, nn.Parameter] = {}
+        self.watched: dict[str, nn.Parameter] = {}
         self._before: list[tuple[Tensor | None, int]] | None = None  # during a backward pass
-        self._arrived: dict[str, nn.Parameter] = {}
+        self.arrived: dict[str, nn.Parameter] = {}
         self._announced: set[str] = set()
         self._found: set[str] = set()
         self._known: dict[str, _Version] = {}
 
     @property
-    def num_watched(self) -> int:
-        """Number of watched parameters."""
-        return len(self._watched)
-
-    @property
     def all_announced(self) -> bool:
         """Whether backward passes have produced the gradients of all watched parameters, if any."""
-        return bool(self._watched) and len(self._announced) >= len(self._watched)
-
-    @property
-    def have_arrived(self) -> bool:
-        """Whether gradients have arrived that were not taken yet."""
-        return bool(self._arrived)
+        return bool(self.watched) and len(self._announced) >= len(self.watched)
 
     def begin_step(self) -> None:
         """Forget the gradients of the previous step, and a backward pass that raised an error."""
-        self._arrived, self._before = {}, None
+        self.arrived, self._before = {}, None
         self._announced.clear()
         self._found.clear()
 
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Also watch these parameters, by the names of their gradients."""
-        self._watched.update(parameters)
+        self.watched.update(parameters)
         there = {name: p.grad for name, p in parameters.items()}
         self._known = {name: v for name, v in self._known.items() if name not in there}
         self._known.update((name, _Version(g)) for name, g in there.items() if g is not None)
 
     def unwatch(self) -> None:
         """Stop watching."""
-        self._watched = {}
+        self.watched = {}
         self._known.clear()
         self.begin_step()
 
     def backward_begins(self) -> None:
         """Record the gradients before a backward pass."""
-        gradients = [parameter.grad for parameter in self._watched.values()]
+        gradients = [parameter.grad for parameter in self.watched.values()]
         self._before = [(g, 0 if g is None else _num_writes(g)) for g in gradients]
 
     def backward_ends(self) -> None:
@@ -196,13 +183,13 @@ class GradientReader:
             return
         before, self._before = self._before, None
         for (name, parameter), (gradient, version) in zip(
-            self._watched.items(), before, strict=False
+            self.watched.items(), before, strict=False
         ):
             now = parameter.grad
             if now is None or (now is gradient and _num_writes(now) == version):
                 continue
             if name not in self._found:  # otherwise its optimizer has stepped
-                self._arrived[name] = parameter
+                self.arrived[name] = parameter
 
     def find(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
         """Return gradients that arrived without a noticed backward pass since the last check.
@@ -227,16 +214,16 @@ class GradientReader:
         The loss of another model may reach its parameters, as that of a generator.
         """
         used = {id(parameter) for parameter in parameters}
-        names = {name for name, parameter in self._watched.items() if id(parameter) in used}
+        names = {name for name, parameter in self.watched.items() if id(parameter) in used}
         self._found |= names
         self._announced |= names
 
     def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
         """Return and remove new gradients by name, optionally `only` those of some parameters."""
-        arrived, self._arrived = self._arrived, {}
+        arrived, self.arrived = self.arrived, {}
         if only is not None:
             chosen = {id(parameter) for parameter in only}
-            self._arrived = {name: p for name, p in arrived.items() if id(p) not in chosen}
+            self.arrived = {name: p for name, p in arrived.items() if id(p) not in chosen}
             arrived = {name: p for name, p in arrived.items() if id(p) in chosen}
         gradients = {name: p.grad for name, p in arrived.items() if p.grad is not None}
         self._announced.update(gradients)

@@ -12,13 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from functools import wraps
 from typing import Any, Final
 from weakref import finalize
 
 import torch
 from torch import nn
 
+from hook_layer.capture.patched_functions import patch
 from hook_layer.core.stop_listener import StopListener
 from hook_layer.core.workers import Workers
 from hook_layer.pytorch.modules import RegisteredModules
@@ -45,10 +45,8 @@ _INFERENCES: Final = frozenset({"_shape_inference", "_forward_metadata_inference
 class TorchRanks(Workers):
     """The ranks of a torch.distributed run, each with a hook.
 
-    All ranks must form the same number of groups of a name, in the same order.
-
-    Attributes:
-        max_wait: Time to wait for the decision of rank 0.
+    All ranks must form the same number of groups of a name, in the same order. `max_wait` limits
+    the wait for the decision of rank 0.
     """
 
     supports_auto = True
@@ -147,17 +145,12 @@ def let_reductions_end() -> None:
     that thread while it holds the GIL. The more Python threads there are, the likelier both wait
     forever, and a hook has several. The patch applies once per process.
     """
-    distributed = torch.distributed
-    destroy = distributed.destroy_process_group
-    if hasattr(destroy, "__wrapped__"):
-        return
+    if not hasattr(torch.distributed.destroy_process_group, "__wrapped__"):
+        patch(torch.distributed, "destroy_process_group", before=_wait_for_reductions)
 
-    @wraps(destroy)
-    def destroy_later(*args: Any, **kwargs: Any) -> None:
-        time.sleep(_UNTIL_REDUCTIONS_END_S)
-        destroy(*args, **kwargs)
 
-    distributed.destroy_process_group = destroy_later
+def _wait_for_reductions(*_: object) -> None:
+    time.sleep(_UNTIL_REDUCTIONS_END_S)
 
 
 def rank_and_size() -> tuple[int, int]:

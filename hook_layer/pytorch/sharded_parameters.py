@@ -67,10 +67,7 @@ def zero_part(parameter: Tensor) -> tuple[Tensor, Shard | None] | None:
     """Return this rank's part of a parameter of DeepSpeed's ZeRO stage 3, and its position.
 
     Such a parameter is empty outside its layer's forward and backward pass. `ds_tensor` has this
-    rank's part, padded to the same size in all ranks.
-
-    Returns:
-        None for a plain parameter.
+    rank's part, padded to the same size in all ranks. Plain parameters do not have it: None.
     """
     known: Any = parameter
     part = getattr(known, "ds_tensor", None)
@@ -90,12 +87,10 @@ class FlatPart:
     Attributes:
         path: Path of the parameter below the wrapped module.
         shape: Shape of the whole parameter.
-        rank: Index of this rank among those that share the flat parameter; None if it is not
-            shared.
+        rank: Index of this rank among those that share the flat parameter; None if none do.
         start: Start of the part in this rank's piece of the flat parameter.
         size: Number of elements of the part.
-        flat_size: Number of elements of this rank's piece of the flat parameter; None if the model
-            lists the original parameter.
+        flat_size: Elements of that piece; None if the model lists the original parameter.
     """
 
     path: str
@@ -106,10 +101,7 @@ class FlatPart:
     flat_size: int | None
 
     def of(self, tensor: Tensor) -> tuple[Tensor, Shard | None]:
-        """Return this rank's part of a tensor, and its position in the whole parameter.
-
-        Args:
-            tensor: This rank's parameter, flat or original, or its gradient or optimizer state.
+        """Return this rank's part of a parameter, gradient or optimizer state, and its position.
 
         Raises:
             ValueError: The size matches neither form, such as between forward and backward pass.

@@ -92,10 +92,7 @@ class FormulaMatches:
     ) -> dict[str, Tensor]:
         """Return the counts [] after this step, by class name. Nothing waits for the device.
 
-        Args:
-            loss: The loss, a mean, a sum over rows or a sum over elements.
-            standard: Values [] of usual losses.
-            outputs: Outputs of the model [N, ...].
+        The loss may be a mean, a sum over rows or a sum over elements of outputs [N, ...].
         """
         names, device = (*standard,), outputs.device
         if not names or loss.device != device or loss.is_complex():

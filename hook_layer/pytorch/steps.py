@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from functools import cache
-from typing import Any, Final, TypeAlias
-from weakref import ReferenceType, WeakSet, ref
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import ReferenceType, ref
 
 import torch
 from torch import nn
@@ -20,16 +20,18 @@ from hook_layer.core.collector import Collector
 from hook_layer.core.recorder import Recorder
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import WITHOUT_TRAINING, ModeKeys
+from hook_layer.guard import FailureLog
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
-from hook_layer.pytorch.modules import RegisteredModules
+
+if TYPE_CHECKING:
+    from hook_layer.pytorch.loop_state import LoopState
 
 __all__ = [
     "MANY_OTHERS",
     "FollowedSteps",
     "LossOwnership",
     "ModeOfPass",
-    "ModeTracker",
     "Pass",
     "StepBounds",
     "StepSize",
@@ -86,10 +88,10 @@ class StepBounds:
     def __init__(self) -> None:
         self.is_outside_steps = self.is_training = self.trains_without_gradient = False
         self.is_open = self.by_optimizer = self.begins_before_closure = False
-        self._optimizers: WeakSet[Optimizer] = WeakSet()
-        # Parameter ids by optimizer; weak references would prevent torch from swapping parameters.
-        self._trained: dict[int, frozenset[int]] = {}
-        # Optimizers of this step and of the last step with any, by id: some are not hashable.
+        # Optimizers by id, because some are not hashable, with the ids of their parameters: weak
+        # references would prevent torch from swapping those. Deleted ones stay until replaced.
+        self._registered: dict[int, tuple[ReferenceType[Optimizer], frozenset[int]]] = {}
+        # Optimizers of this step and of the last step with any.
         self._stepped: dict[int, ReferenceType[Optimizer]] = {}
         self._stepped_before: dict[int, ReferenceType[Optimizer]] = {}
         self._num_optimizer_steps = self._num_passes = self._num_shared = 0
@@ -104,20 +106,14 @@ class StepBounds:
         """Note a step of an optimizer that trains none of the hook's parameters."""
 
     def add(self, optimizer: object) -> None:
-        """Count one step per step of this and all other added optimizers.
-
-        Raises:
-            HookConfigurationError: It is not an optimizer.
-        """
+        """Count one step per step of all added optimizers; raise an error for anything else."""
         plain = _unwrapped(optimizer)
         if not isinstance(plain, Optimizer):
             raise HookConfigurationError(f"optimizer={optimizer!r} must be a torch.optim.Optimizer")
         self.by_optimizer = True
-        alive = {id(other) for other in self._optimizers}
-        for key in self._sharing(plain) - alive:
-            del self._trained[key]
-        self._optimizers.add(plain)
-        self._trained[id(plain)] = frozenset(map(id, parameters_of(plain)))
+        for key in self._sharing(plain) - self._alive().keys():
+            del self._registered[key]
+        self._registered[id(plain)] = ref(plain), frozenset(map(id, parameters_of(plain)))
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return the role of the forward pass that is about to begin."""
@@ -160,7 +156,7 @@ class StepBounds:
         """Note that an optimizer is about to step: the previous pass was for training."""
         if self.was_in_evaluation and not self._trains_in_evaluation:
             self._trains_in_evaluation = True
-            if optimizer in self._optimizers and not self.is_open:
+            if id(optimizer) in self._alive() and not self.is_open:
                 logger.warning(
                     "the model trained in evaluation mode (model.eval()); earlier passes "
                     "are not steps, passes from now on are"
@@ -179,21 +175,19 @@ class StepBounds:
             return self._have_all_stepped()
         if not self.is_open:
             return False
-        is_registered = optimizer in self._optimizers
+        is_registered = id(optimizer) in self._alive()
         sharing = set() if is_registered else self._sharing(optimizer)
         if not is_registered and not sharing:
             return False
         self._num_optimizer_steps += 1
-        is_patient = self._num_optimizer_steps < _PATIENCE * len(self._trained)
+        is_patient = self._num_optimizer_steps < _PATIENCE * len(self._registered)
         if not is_registered and not self._takes_over(optimizer, sharing, is_patient=is_patient):
             return False
         self._stepped[id(optimizer)] = ref(optimizer)
-        if is_patient and len(self._stepped) < len(self._optimizers):
-            return False
-        missing = [other for other in self._optimizers if id(other) not in self._stepped]
+        missing = {key: other for key, other in self._alive().items() if key not in self._stepped}
         if missing and not is_patient:
             self._give_up(missing)
-            missing = []
+            missing = {}
         self.is_open = bool(missing)
         return not missing
 
@@ -217,20 +211,21 @@ class StepBounds:
     def _sharing(self, optimizer: Optimizer) -> set[int]:
         """Return the ids of registered optimizers that train some of its parameters."""
         own = set(map(id, parameters_of(optimizer)))
-        return {key for key, known in self._trained.items() if known & own}
+        return {key for key, (_, trained) in self._registered.items() if trained & own}
+
+    def _alive(self) -> dict[int, Optimizer]:
+        """Return the registered optimizers that were not deleted, by id."""
+        known = {key: optimizer() for key, (optimizer, _) in self._registered.items()}
+        return {key: optimizer for key, optimizer in known.items() if optimizer is not None}
 
     def _takes_over(self, optimizer: Optimizer, sharing: set[int], *, is_patient: bool) -> bool:
         """Let an optimizer replace those that were deleted or have not stepped for long."""
-        alive = {id(other): other for other in self._optimizers}
-        replaced = {
-            key for key in sharing if key not in alive or not (is_patient or key in self._stepped)
-        }
+        are_stepping = self._alive().keys() & (sharing if is_patient else self._stepped.keys())
+        replaced = sharing - are_stepping
         if not replaced:
             return False
         for key in replaced:
-            del self._trained[key]
-            if key in alive:
-                self._optimizers.remove(alive[key])
+            del self._registered[key]
         self.add(optimizer)
         logger.warning(
             "a registered optimizer no longer steps; %s, which trains the same parameters, "
@@ -239,16 +234,15 @@ class StepBounds:
         )
         return True
 
-    def _give_up(self, missing: list[Optimizer]) -> None:
-        for optimizer in missing:
-            self._optimizers.remove(optimizer)
-            self._trained.pop(id(optimizer), None)
+    def _give_up(self, missing: Mapping[int, Optimizer]) -> None:
+        for key in missing:
+            del self._registered[key]
         logger.warning(
             "during %d steps of other optimizers, %d registered ones did not step; steps "
             "no longer wait for them: %s",
             self._num_optimizer_steps,
             len(missing),
-            ", ".join(type(optimizer).__name__ for optimizer in missing),
+            ", ".join(type(optimizer).__name__ for optimizer in missing.values()),
         )
 
     def _can_train(self, model: nn.Module, inputs: Any) -> bool:
@@ -446,28 +440,6 @@ class TrainerSteps(StepBounds):
         return False
 
 
-class ModeTracker:
-    """Tracks which forward passes belong to steps.
-
-    Attributes:
-        steps: Decides where steps begin and end.
-    """
-
-    def __init__(self, clock: StepClock) -> None:
-        self.steps = StepBounds()
-        self._clock = clock
-
-    @property
-    def is_evaluating(self) -> bool:
-        """Whether the mode is one in which no optimizer steps."""
-        return self._clock.mode in WITHOUT_TRAINING
-
-    @property
-    def ignores_losses(self) -> bool:
-        """Whether a loss that is computed now belongs to no step."""
-        return self.steps.leaves_losses_out(self._clock.mode)
-
-
 _CHECKED_AGAIN: Final = 1.1
 """Growth of the number of tensors after which their bytes are summed again, which is slow."""
 
@@ -475,12 +447,14 @@ _CHECKED_AGAIN: Final = 1.1
 class StepSize:
     """Detects a step that holds too much data, such as one whose optimizer never steps."""
 
-    def __init__(self, recorder: Recorder, collector: Collector, max_bytes: float) -> None:
+    def __init__(
+        self, failures: FailureLog, recorder: Recorder, collector: Collector, max_bytes: float
+    ) -> None:
+        self._failures = failures
         self._recorder = recorder
         self._collector = collector
         self._max_bytes = max_bytes
         self._num_checked = 0
-        self._has_warned = False
 
     def begin_step(self) -> None:
         """Note that a step begins."""
@@ -494,15 +468,13 @@ class StepSize:
         self._num_checked = record.num_tensors
         if record.nbytes < self._max_bytes:
             return False
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "step %d ended before all optimizers stepped; its %d tensors fill "
-                "queue_bytes=%d. Save less, or raise queue_bytes.",
-                record.step,
-                record.num_tensors,
-                int(self._max_bytes),
-            )
+        self._failures.warn_once(
+            "step %d ended before all optimizers stepped; its %d tensors fill "
+            "queue_bytes=%d. Save less, or raise queue_bytes.",
+            record.step,
+            record.num_tensors,
+            int(self._max_bytes),
+        )
         return True
 
     def end_if_full(self) -> bool:
@@ -539,15 +511,12 @@ class LossOwnership:
         thread: The thread of the newest pass: later losses in it belong to the called model.
     """
 
-    def __init__(
-        self, registered: RegisteredModules, modes: ModeTracker, recorder: Recorder
-    ) -> None:
-        self.num_others = 0
+    def __init__(self, loop: LoopState, clock: StepClock, recorder: Recorder) -> None:
+        self.num_others = self.thread = 0
         self.has_graph = False
-        self._registered = registered
-        self._modes = modes
+        self._loop = loop
+        self._clock = clock
         self._recorder = recorder
-        self.thread = 0
 
     def others_begin(self) -> None:
         """Note that the training of another model begins."""
@@ -568,7 +537,7 @@ class LossOwnership:
         if threading.get_ident() != self.thread:
             return False
         model = None if newest.model is None else newest.model()
-        return model in self._registered.names and not self._is_of_others(outputs)
+        return model in self._loop.registered.names and not self._is_of_others(outputs)
 
     def _is_of_others(self, outputs: Any) -> bool:
         """Return whether a loss is repeated, or the script now trains another model.
@@ -579,7 +548,7 @@ class LossOwnership:
         if graph_task_id() != -1:
             return True
         if self.num_others:
-            is_complete = self._recorder.is_captured or self._modes.is_evaluating
+            is_complete = self._recorder.is_captured or self._clock.mode in WITHOUT_TRAINING
             if self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS):
                 return True
         return self._trains_another(outputs)
@@ -590,8 +559,7 @@ class LossOwnership:
         A loss that is computed from a pass without gradients has none. The check applies only where
         a trainer reports the steps, which may begin without any pass.
         """
-        if self.has_graph or not self._modes.is_evaluating or not torch.is_grad_enabled():
-            return False
-        if self._modes.steps.knows_optimizers:
+        is_validated = self._clock.mode in WITHOUT_TRAINING and not self.has_graph
+        if not is_validated or self._loop.steps.knows_optimizers or not torch.is_grad_enabled():
             return False
         return any(value.requires_grad for value in tensors_in(outputs))

@@ -27,7 +27,7 @@ from hook_layer.pytorch.tensor_elements import (
     type_name,
 )
 
-__all__ = ["TorchBackend", "torch_statistics"]
+__all__ = ["TorchBackend"]
 
 _METHODS: Final = {"variance": "var"}
 _OF_SPREAD: Final = ("std", "variance")
@@ -41,7 +41,7 @@ _Entry: TypeAlias = "tuple[float, ...] | Callable[[], tuple[float, ...]] | Snaps
 class TorchBackend:
     """Captures torch tensors."""
 
-    def __init__(self, pool: BufferPool, batches: DeviceBatches | None = None) -> None:
+    def __init__(self, pool: BufferPool, batches: DeviceBatches) -> None:
         self._pool = pool
         self._batches = batches
 
@@ -52,8 +52,33 @@ class TorchBackend:
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
-        """Compute the statistics of several tensors now, or leave them to the writer."""
-        return torch_statistics(values, copies, self._batches)
+        """Compute the statistics of several tensors now, or leave them to the writer.
+
+        A tensor that occurs several times is read once.
+        """
+        entries: dict[int, _Entry] = {}  # by the id of the tensor
+        on_host: dict[int, Tensor] = {}
+        groups: dict[tuple[torch.device, torch.dtype], dict[int, Tensor]] = {}
+        for tensor, copy in zip(values, copies, strict=True):
+            key = id(tensor)
+            if key in entries:
+                continue
+            entries[key] = NO_STATISTICS
+            if tensor.is_complex():
+                continue
+            if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
+                entries[key] = copy
+            elif tensor.is_cpu or tensor.numel() == 0:
+                on_host[key] = tensor
+            else:
+                flat = _flat(tensor).resolve_neg().contiguous()
+                groups.setdefault((flat.device, flat.dtype), {})[key] = flat
+        nbytes = _add_host_statistics(entries, on_host) if on_host else 0
+        for group in groups.values():
+            batch, first, num_bytes = self._batches.add([*group.values()])
+            nbytes += num_bytes
+            entries.update((key, partial(batch.row, first + n)) for n, key in enumerate(group))
+        return TensorStatistics([entries[id(tensor)] for tensor in values], nbytes)
 
     def snapshots(self, values: Sequence[Tensor], rows: Sequence[int | None]) -> Sequence[Snapshot]:
         """Copy tensors to the host, in C order; convert bfloat16 and 8-bit floats to float32."""
@@ -70,47 +95,6 @@ class TorchBackend:
             if absolute and values.dtype != torch.bool:
                 values = values.abs()
             return LargeCopy(_reduced(values, name).detach(), self._pool)
-
-
-def torch_statistics(
-    tensors: Sequence[Tensor],
-    copies: Sequence[Snapshot | None] | None = None,
-    batches: DeviceBatches | None = None,
-) -> TensorStatistics:
-    """Return the current statistics of tensors, in the order of the tensors.
-
-    A tensor that occurs several times is read once.
-
-    Args:
-        tensors: Any shapes, types and devices.
-        copies: Each tensor's snapshot, if there is one.
-        batches: Device batches to join, which are sent to the host together.
-    """
-    entries: dict[int, _Entry] = {}  # by the id of the tensor
-    on_host: dict[int, Tensor] = {}
-    groups: dict[tuple[torch.device, torch.dtype], dict[int, Tensor]] = {}
-    for position, tensor in enumerate(tensors):
-        key = id(tensor)
-        if key in entries:
-            continue
-        entries[key] = NO_STATISTICS
-        copy = None if copies is None else copies[position]
-        if tensor.is_complex():
-            continue
-        if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
-            entries[key] = copy
-        elif tensor.is_cpu or tensor.numel() == 0:
-            on_host[key] = tensor
-        else:
-            flat = _flat(tensor).resolve_neg().contiguous()
-            groups.setdefault((flat.device, flat.dtype), {})[key] = flat
-    nbytes = _add_host_statistics(entries, on_host) if on_host else 0
-    batches = DeviceBatches() if batches is None else batches
-    for group in groups.values():
-        batch, first, num_bytes = batches.add([*group.values()])
-        nbytes += num_bytes
-        entries.update((key, partial(batch.row, first + n)) for n, key in enumerate(group))
-    return TensorStatistics([entries[id(tensor)] for tensor in tensors], nbytes)
 
 
 def _add_host_statistics(entries: dict[int, _Entry], tensors: Mapping[int, Tensor]) -> int:

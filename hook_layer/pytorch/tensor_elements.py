@@ -152,10 +152,7 @@ def owns_memory(tensor: Tensor) -> bool:
 
 
 def readable(tensor: Tensor) -> Tensor:
-    """Return a tensor of torch's own class with the same elements.
-
-    Args:
-        tensor: A tensor. Of a DTensor, this rank's part is returned.
+    """Return a tensor of torch's own class with the same elements; of a DTensor, this rank's part.
 
     Raises:
         UnreadableTensorError: It has no elements that can be read.
@@ -238,18 +235,13 @@ def _answer(tensor: Tensor) -> Tensor:
     if is_distributed(tensor):
         return own_shard(tensor)
     for name in _CONVERSIONS:
-        if _has_own_method(kind, name):
+        if inspect.isfunction(inspect.getattr_static(kind, name, None)):  # its own, and not static
             return _of_shape(getattr(tensor, name)(), tensor, name)
     if _holds_several(tensor):
         raise UnreadableTensorError(
             f"{kind.__name__} holds several different tensors of its shape, so its value is unknown"
         )
     return _copied(tensor)
-
-
-def _has_own_method(kind: type, name: str) -> bool:
-    """Return whether a class has a method instead of torch's, and no static function."""
-    return inspect.isfunction(inspect.getattr_static(kind, name, None))
 
 
 def _of_shape(value: Any, tensor: Tensor, name: str) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -41,11 +40,10 @@ from hook_layer.pytorch.tensor_elements import (
 
 __all__ = ["TorchBatch", "TorchSource", "join"]
 
-logger = logging.getLogger("stepwatch")
-
 _plain_attributes: Final = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001 - no public way
 """Context in which the attributes of tensors are torch's own, whatever their class."""
 _STATE_PREFIX: Final = f"{CollectionKeys.OPTIMIZER_VARIABLES}/"
+_RECORDING: Final = "a CUDA graph is being captured; tensors of its replays are not saved"
 _Planned = tuple[Tensor, TensorPlan]
 _Named = tuple[str, Tensor, TensorPlan]
 _MOST_COPIED_BYTES: Final = 64 << 20
@@ -55,11 +53,8 @@ _MOST_COPIED_BYTES: Final = 64 << 20
 class TorchSource(TensorSource):
     """Captures torch tensors.
 
-    Args:
-        failures: Counts tensors that cannot be captured.
-        registered: The models, which know their flat parameters.
-        queue_bytes: Maximum memory of copies that is kept for reuse.
-        is_only_writer: Whether a single rank writes, so that other ranks' shards are missing.
+    Up to `queue_bytes` of memory are kept for reuse. If this rank is the only writer, the shards of
+    other ranks are missing.
     """
 
     def __init__(
@@ -75,7 +70,6 @@ class TorchSource(TensorSource):
         self._backend = TorchBackend(BufferPool(queue_bytes), self._on_devices)
         self._registered = registered
         self._is_only_writer = is_only_writer
-        self._has_warned_of_shards = self._has_warned_of_recording = False
 
     def backend_of(self, value: Any) -> TensorBackend:
         """Return the backend for a value."""
@@ -108,7 +102,7 @@ class TorchSource(TensorSource):
             if is_cuda and torch.cuda.is_current_stream_capturing():
                 # A captured graph would copy to the host at each replay, into memory that was
                 # freed before.
-                self._warn_of_recording()
+                self.failures.warn_once(_RECORDING)
                 return {}
             with not_disturbing_recordings() if is_cuda else nullcontext():
                 return self._capture_shards(tensors, capture)
@@ -121,7 +115,7 @@ class TorchSource(TensorSource):
             self.failures.failed("statistics", error)
             return
         if not is_sent:
-            self._warn_of_recording()
+            self.failures.warn_once(_RECORDING)
 
     def forget_statistics(self) -> None:
         """Release statistics on devices that are not used."""
@@ -134,8 +128,7 @@ class TorchSource(TensorSource):
         has_parts = self._has_parts
         own: dict[str, Any] = {}
         shards: dict[str, Shard] = {}
-        for name, planned in tensors.items():
-            value, plan = planned
+        for name, (value, plan) in tensors.items():
             try:
                 part, shard = self._own_part(name, value, has_parts=has_parts)
             except UnreadableTensorError as error:
@@ -149,7 +142,11 @@ class TorchSource(TensorSource):
                 shards[name] = shard
         captured = capture(own) if own else {}
         if shards and self._is_only_writer:
-            self._warn_of_shards(next(iter(shards)))
+            self.failures.warn_once(
+                "%.200s is sharded over ranks and only one rank writes, so statistics "
+                "cover its shard only; include_workers='auto' covers all shards",
+                next(iter(shards)),
+            )
         for name in shards.keys() & captured.keys():
             captured[name].shard = shards[name]
         return captured
@@ -160,12 +157,7 @@ class TorchSource(TensorSource):
         return bool(self._registered.flat_parts) or "deepspeed" in sys.modules
 
     def _own_part(self, name: str, value: Any, *, has_parts: bool) -> tuple[Any, Shard | None]:
-        """Return this rank's part of a tensor, and its position; None for a whole tensor.
-
-        Raises:
-            UnreadableTensorError: It has no elements that can be read.
-            ValueError: It belongs to a flat parameter that cannot be divided now.
-        """
+        """Return this rank's part of a tensor, and its position; None for a whole tensor."""
         if not isinstance(value, Tensor):
             return value, None
         part: tuple[Tensor, Shard | None] | None = None
@@ -176,20 +168,6 @@ class TorchSource(TensorSource):
             part = value, None
         own, shard = part or (value, shard_of(value))
         return readable(own), shard
-
-    def _warn_of_shards(self, name: str) -> None:
-        if not self._has_warned_of_shards:
-            self._has_warned_of_shards = True
-            logger.warning(
-                "%.200s is sharded over ranks and only one rank writes, so statistics "
-                "cover its shard only; include_workers='auto' covers all shards",
-                name,
-            )
-
-    def _warn_of_recording(self) -> None:
-        if not self._has_warned_of_recording:
-            self._has_warned_of_recording = True
-            logger.warning("a CUDA graph is being captured; tensors of its replays are not saved")
 
 
 def join(
@@ -224,20 +202,7 @@ def join(
 
 
 class TorchBatch:
-    """The captured tensors of one group, all of one device and type.
-
-    Args:
-        group: The current tensors, with their names and plans.
-        batches: Computes the statistics of tensors on a device.
-
-    Attributes:
-        nbytes: Memory of the copies.
-    """
-
-    __slots__ = (
-        *("_copy", "_dtype", "_names", "_places", "_plans", "_shapes", "_statistics"),
-        "nbytes",
-    )
+    """The captured tensors of one group, all of one device and type."""
 
     def __init__(self, group: Sequence[_Named], batches: DeviceBatches) -> None:
         self._names, tensors, self._plans = zip(*group, strict=True)

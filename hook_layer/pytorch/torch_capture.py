@@ -15,7 +15,6 @@ from hook_layer.configuration.layer_collections import may_match, resolve_layers
 from hook_layer.configuration.optimizer_collection import keep_apart
 from hook_layer.core import events
 from hook_layer.core.hook import BaseHook
-from hook_layer.core.state import Part
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
 from hook_layer.process.script_lines import script_line
@@ -24,7 +23,7 @@ from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import CompiledInputs, ModuleHooks
 from hook_layer.pytorch.collections import included, layer_kinds, of_functions
 from hook_layer.pytorch.creation_lines import CREATED
-from hook_layer.pytorch.loop_state import LoopState
+from hook_layer.pytorch.loop_state import LoopState, TorchPart
 from hook_layer.pytorch.module_calls import ModuleCalls
 from hook_layer.pytorch.parameters import DueParameters
 from hook_layer.pytorch.steps import graph_task_id
@@ -38,16 +37,11 @@ _MOST_CALLS: Final = 8
 """Maximum captured calls of a function per module and step: cells make one per time step."""
 
 
-class TorchCapture(Part):
+class TorchCapture(TorchPart):
     """Captures the tensors of registered models in a step."""
 
     def __init__(self, hook: BaseHook, loop: LoopState, source: TorchSource) -> None:
-        super().__init__(hook.state)
-        self._loop = loop
-        self._registered = loop.registered
-        self._collector = hook.collector
-        self._recorder = hook.recorder
-        self._tensors = loop.tensors
+        super().__init__(hook, loop)
         self._gradients = loop.gradients
         self._source = source
         self._parameters = DueParameters(loop.registered, hook.collector)
@@ -169,7 +163,7 @@ class TorchCapture(Part):
     @property
     def takes_modules(self) -> bool:
         """Whether a module call now belongs to a saved step."""
-        is_outside = self._loop.modes.steps.is_outside_steps
+        is_outside = self._loop.steps.is_outside_steps
         return bool(self._collector.due) and not is_outside and graph_task_id() == -1
 
     @guarded("modules")
@@ -265,7 +259,7 @@ class TorchCapture(Part):
 
     def _on_optimizer_begins(self, event: events.OptimizerBegins) -> None:
         # The closure may contain the forward pass that begins a step.
-        is_in_step = not event.has_closure or self._loop.modes.steps.begins_before_closure
+        is_in_step = not event.has_closure or self._loop.steps.begins_before_closure
         if is_in_step and self._recorder.record is not None:
             self._note_line(event.optimizer)
             self._capture_optimizer_state(event.optimizer)

@@ -56,13 +56,9 @@ def _new_table(
     A table belongs to the stream that copies it to the device. In that stream it is available, and
     its memory is reused only after the kernels that read it.
 
-    Args:
-        device: Device of the tensors.
-        sizes: Their numbers of elements.
-        away: Offset of each tensor from the first one, in elements.
-
     Returns:
-        Start and number of elements of each piece, [P, 2], and the number of pieces of each tensor.
+        Offset from the first tensor and number of elements of each piece, [P, 2], and the number of
+        pieces of each tensor.
     """
     owners, offsets, lengths, num_pieces = _pieces(sizes)
     table = np.stack([np.array(away, np.int64)[owners] + offsets, lengths], axis=1)

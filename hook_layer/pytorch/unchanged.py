@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 from weakref import WeakSet, WeakValueDictionary, ref
 
@@ -105,18 +106,18 @@ class Trainings:
         self._searches = [self._search()]
 
     def _search(self, earlier: Sequence[Hook] = ()) -> _Search:
-        return _Search(self._source, self._losses, _guarded(self._on_optimizer_made), earlier)
+        return _Search(self._source, self._losses, partial(_try, self._on_optimizer_made), earlier)
 
     def begin(self) -> None:
         """Watch all module calls, and changes of losses and modes."""
         # Hide torch's warning about global hooks on the compiled wrapper, which Stepwatch handles.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by name
-        call_after(_Loss, "__init__", _guarded(self._on_loss_made))
-        call_after(Optimizer, "__init__", _guarded(self._on_optimizer_made))
-        call_after(nn.Module, "train", _guarded(self._on_mode_set))
+        call_after(_Loss, "__init__", self._on_loss_made)
+        call_after(Optimizer, "__init__", self._on_optimizer_made)
+        call_after(nn.Module, "train", self._on_mode_set)
         # A module compiled in place bypasses global module hooks.
-        call_after(nn.Module, "compile", _guarded(self._on_compiled))
+        call_after(nn.Module, "compile", self._on_compiled)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_in_child)
         self._newest.begin()
@@ -146,12 +147,12 @@ class Trainings:
         self._losses[id(loss)] = loss
         self._newest.on_loss_made(loss)
 
+    def _on_compiled(self, module: nn.Module) -> None:
+        self._newest.on_compiled(module)
+
     def _on_mode_set(self, module: nn.Module) -> None:
         for search in self._searches:
             search.on_mode_set(module)
-
-    def _on_compiled(self, module: nn.Module) -> None:
-        self._newest.on_compiled(module)
 
     def _on_optimizer_made(self, optimizer: Optimizer) -> None:
         CREATED.remember(optimizer)
@@ -182,7 +183,7 @@ class _Search(LoopObserver):
         self,
         source: HookSource,
         losses: WeakValueDictionary[int, nn.Module],
-        on_others_train: Callable[[Optimizer], None],
+        on_others_train: Callable[[Optimizer], object],
         earlier: Sequence[Hook],
     ) -> None:
         self.source = source
@@ -207,7 +208,6 @@ class _Search(LoopObserver):
         self._step_end_handle: Any = None  # while calls of the model are not seen
         self._num_without_call = 0  # optimizer steps
         self._num_without_effect = 0  # consecutive optimizer steps without a gradient
-        self._has_warned_of_evaluation = False  # of training in evaluation mode
         self._is_idle = False  # whether optimizers step while the model is not called
         self._lock = threading.RLock()
 
@@ -229,6 +229,7 @@ class _Search(LoopObserver):
         return (self.hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
+        self._num_passes = self._num_calls = 0
         self._handle = register_hook(register_module_forward_pre_hook, self._on_forward)
 
     def end(self) -> None:
@@ -278,7 +279,7 @@ class _Search(LoopObserver):
         is_without_effect = not has_closure and not has_gradient(optimizer)
         self._num_without_effect = self._num_without_effect + 1 if is_without_effect else 0
         self._num_without_call += 1
-        is_trained_unseen = self._unwatched.has_backward and not is_without_effect
+        is_trained_unseen = self._unwatched.num_backward > 0 and not is_without_effect
         if self._num_without_call == _STEPS_WITHOUT_CALL and is_trained_unseen:
             self._try(self._watch_without_calls, optimizer)
 
@@ -298,12 +299,13 @@ class _Search(LoopObserver):
         )
 
     def _on_step_without_call(self, _: Optimizer, __: bool) -> None:
-        self._try(self._begin_without_call)
+        self._try(self._begin_pass)
 
-    def _begin_without_call(self) -> None:
+    def _begin_pass(self, inputs: Any = ()) -> None:
+        """Begin a pass of the model whose call torch does not report to the hook."""
         hook, model = self.hook, self._model()
         if hook is not None and model is not None:
-            hook.forward_pre_hook(model, ())
+            hook.forward_pre_hook(model, inputs)
 
     def leaves_out(self, models: Iterable[nn.Module]) -> bool:
         """Return whether the script's optimizers hold no parameters of any of these models."""
@@ -313,7 +315,6 @@ class _Search(LoopObserver):
         """Search for the model of an optimizer that trains none of the watched ones."""
         is_made = any(optimizer is made for made in self._optimizers.all_made())
         if is_made and self.is_newest and self.is_watching and self._handle is None:
-            self._num_passes = self._num_calls = 0
             self._listen()
 
     def on_others_train(self, optimizer: Optimizer) -> None:
@@ -325,12 +326,10 @@ class _Search(LoopObserver):
         if self.hook is None or not self.source.decides_steps:
             return
         self.hook.set_mode(modes.TRAIN)
-        if not self._has_warned_of_evaluation:
-            self._has_warned_of_evaluation = True
-            logger.warning(
-                "the model trains in evaluation mode (model.eval()), without dropout; call "
-                "model.train() after validation, unless this is on purpose"
-            )
+        self.hook.state.warn_once(
+            "the model trains in evaluation mode (model.eval()), without dropout; call "
+            "model.train() after validation, unless this is on purpose"
+        )
 
     def on_steps_without_effect(self) -> None:
         """Search for another model, because the optimizers do not train this one."""
@@ -338,7 +337,6 @@ class _Search(LoopObserver):
         if model is None or not has_compiled_parts(model):
             self._is_idle = True
             if self._handle is None:
-                self._num_passes = self._num_calls = 0
                 self._listen()
 
     # Decisions -----------------------------------------------------------------------------------
@@ -351,12 +349,10 @@ class _Search(LoopObserver):
             return
         has_gradients = torch.is_grad_enabled() or self._is_trained_without_effect(module)
         may_be_model = self._is_open_to(module) and has_gradients
-        if may_be_model and not self._is_excluded(module) and self._is_found_in(module):
-            hook, model = self.hook, self._model()
-            if hook is not None and model is not None and module is self._entrance():
-                # The new hook misses this call, because torch has already listed its hooks.
-                hook.forward_pre_hook(model, inputs)
+        is_found = may_be_model and not self._is_excluded(module) and self._is_found_in(module)
         if module is self._entrance():
+            if is_found:  # the new hook misses this call, because torch has listed its hooks
+                self._begin_pass(inputs)
             self._is_idle = False
             self._num_passes += module.training
             self._num_calls += torch.is_grad_enabled()
@@ -368,7 +364,7 @@ class _Search(LoopObserver):
             self.hook.register_loss(module)
         elif self._is_another(module):
             self._others.update(part for part in module.modules() if is_a_key(part))
-            call_when_it_returns(module, _guarded(self._watch_other))
+            call_when_it_returns(module, partial(_try, self._watch_other))
 
     def _is_open_to(self, module: nn.Module) -> bool:
         """Return whether a module may be the model: none is found, or a part may be rejected."""
@@ -407,7 +403,7 @@ class _Search(LoopObserver):
             self.hook.loop.release_models()
             self._parts.clear()
             self._watch(self.hook, without_wrapper(module))
-            self.hook.forward_pre_hook(without_wrapper(module), inputs)
+            self._begin_pass(inputs)
 
     def _is_found_in(self, module: nn.Module) -> bool:
         """Check whether a module is the model or a part; return whether a model was found."""
@@ -470,7 +466,7 @@ class _Search(LoopObserver):
         hook, other = self.hook, without_wrapper(module)
         if hook is None or not hook.is_active or other in self._parts:
             return
-        if any(hook.watches(part) for part in other.modules()):
+        if any(map(hook.loop_state.registered.has_model, other.modules())):
             return  # it contains a watched model, whose calls would count twice
         self._watch_calls(hook, other)
         logger.info("a %s is watched, too", type(other).__name__)
@@ -506,9 +502,9 @@ class _Search(LoopObserver):
         return self.hook is None
 
     def _on_entrance(self, _: nn.Module, inputs: Any, __: Any) -> None:
-        hook, model = self.hook, self._model()
-        if hook is not None and model is not None and not is_called_within(model):
-            hook.forward_pre_hook(model, inputs)
+        model = self._model()
+        if model is not None and not is_called_within(model):
+            self._begin_pass(inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
         """Return whether another model is trained that is not known yet."""
@@ -536,15 +532,6 @@ class _Search(LoopObserver):
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
         if not _try(function, *arguments):
             self.end()
-
-
-def _guarded(function: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Return a function that calls another one, whose errors must not reach the script."""
-
-    def call(argument: Any) -> None:
-        _try(function, argument)
-
-    return call
 
 
 def _try(function: Callable[..., object], *arguments: object) -> bool:

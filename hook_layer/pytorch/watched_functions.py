@@ -141,11 +141,7 @@ class WatchedLoss:
         return result
 
     def watch(self, report: Callable[..., None]) -> None:
-        """Report calls, with this function, the given arguments and the result.
-
-        Args:
-            report: The callback; always the same one.
-        """
+        """Report calls, with this function, the given arguments and the result."""
         if self._codes is None:
             self._codes = self._watched.__code__, self._prepared(report)
         self._watched.__signature__ = self._signature
@@ -196,11 +192,7 @@ class WatchedLoss:
 
 
 class LossFunctions(Watched):
-    """Loss functions that are listened to together.
-
-    Attributes:
-        functions: The functions.
-    """
+    """Loss functions that are listened to together."""
 
     def __init__(self, *functions: WatchedLoss) -> None:
         super().__init__()

@@ -74,6 +74,14 @@ def test_a_late_mistake_is_counted_and_logged_once(caplog: pytest.LogCaptureFixt
     assert part.work() == "done"
 
 
+def test_a_warning_is_logged_once_whatever_its_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    failures = FailureLog()
+    for step in range(3):
+        failures.warn_once("step %d is full", step)
+    failures.warn_once("another one")
+    assert [record.getMessage() for record in caplog.records] == ["step 0 is full", "another one"]
+
+
 def test_bad_tensors_are_counted_and_two_are_logged_for_each_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

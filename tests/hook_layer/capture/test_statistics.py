@@ -24,8 +24,7 @@ torch.set_num_threads(1)
 
 from hook_layer.pytorch.device_kernels import ROW  # noqa: E402
 from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics  # noqa: E402
-from hook_layer.pytorch.tensor_backend import torch_statistics  # noqa: E402
-from tests.hook_layer.device_rows import device_statistics  # noqa: E402
+from tests.hook_layer.device_rows import device_statistics, torch_statistics  # noqa: E402
 
 Row = tuple[float, ...]
 TOLERANCE = 1e-5

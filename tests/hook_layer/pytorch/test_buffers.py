@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hook_layer.pytorch.copies import BufferPool, HostCopy
+from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.tensor_backend import TorchBackend
 
 MANY = 400_000  # bytes, enough for a buffer to be kept
@@ -23,14 +24,14 @@ def copied(backend: TorchBackend, num_bytes: int) -> Any:
 
 
 def test_a_buffer_is_used_again_once_its_copy_is_released() -> None:
-    backend = TorchBackend(BufferPool(10 * MANY))
+    backend = TorchBackend(BufferPool(10 * MANY), DeviceBatches())
     first, second = copied(backend, MANY), copied(backend, MANY)
     other = copied(backend, MANY + 1)
     assert first.ctypes.data == second.ctypes.data != other.ctypes.data
 
 
 def test_shapes_that_were_met_once_leave_room_for_the_usual_one() -> None:
-    backend = TorchBackend(BufferPool(10 * MANY))
+    backend = TorchBackend(BufferPool(10 * MANY), DeviceBatches())
     for length in range(50):
         copied(backend, MANY - length)
     first, second = copied(backend, 3 * MANY), copied(backend, 3 * MANY)
@@ -54,7 +55,7 @@ def test_the_buffers_that_were_used_last_are_kept() -> None:
 
 
 def test_a_copy_larger_than_the_pool_drives_nothing_out() -> None:
-    backend = TorchBackend(BufferPool(2 * MANY))
+    backend = TorchBackend(BufferPool(2 * MANY), DeviceBatches())
     usual = copied(backend, MANY)
     copied(backend, 2 * MANY + 1)
     assert copied(backend, MANY).ctypes.data == usual.ctypes.data

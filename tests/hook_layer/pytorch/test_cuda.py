@@ -26,9 +26,9 @@ from hook_layer.pytorch import device_kernels
 from hook_layer.pytorch.copies import BufferPool, HostCopy
 from hook_layer.pytorch.device_kernels import ROW
 from hook_layer.pytorch.device_statistics import DeviceBatches, _warn_of_loss
-from hook_layer.pytorch.tensor_backend import TorchBackend, torch_statistics
+from hook_layer.pytorch.tensor_backend import TorchBackend
 from hook_layer.pytorch.tensor_elements import UnreadableTensorError, readable
-from tests.hook_layer.device_rows import device_statistics
+from tests.hook_layer.device_rows import device_statistics, torch_statistics
 
 NUM_STEPS = 6
 
@@ -345,7 +345,7 @@ def test_passes_for_an_adversary_leave_nothing_on_the_device(trial: WrittenTrial
 
 
 def test_who_drops_a_value_does_not_wait_for_the_device() -> None:
-    backend = TorchBackend(BufferPool(1 << 24))
+    backend = TorchBackend(BufferPool(1 << 24), DeviceBatches())
     value = torch.ones(1 << 20, device="cuda")
     backend.snapshots([value], [None])[0].release()  # pinned memory is made, and goes back
     torch.cuda.synchronize()

@@ -21,7 +21,7 @@ class Passes:
     def __init__(self, leaves_out: str = "nothing") -> None:
         self.sink = RecordingSink(leaves_out)
         self.failures = FailureLog()
-        self.tensors = StepTensors(self.sink, self.sink)  # plays both
+        self.tensors = StepTensors(self.failures, self.sink, self.sink)  # plays both
         self.calls = ModuleCalls(self.tensors, self.failures)
 
     def run(self, *, writes: bool = False, is_compiled: bool = False) -> list[list[str]]:

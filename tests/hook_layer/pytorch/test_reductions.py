@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from hook_layer.pytorch.copies import BufferPool
+from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.tensor_backend import TorchBackend
 
-BACKEND = TorchBackend(BufferPool(1 << 20))
+BACKEND = TorchBackend(BufferPool(1 << 20), DeviceBatches())
 
 
 def reduced(values: torch.Tensor, name: str, *, absolute: bool = False) -> float:

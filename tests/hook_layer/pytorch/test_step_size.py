@@ -12,7 +12,7 @@ SMALL, LARGE = torch.ones(4), torch.ones(MAX_BYTES // 4)
 
 
 def make_size(step: OpenStep) -> StepSize:
-    return StepSize(step.recorder, step.collector, MAX_BYTES)
+    return StepSize(step.failures, step.recorder, step.collector, MAX_BYTES)
 
 
 def test_a_step_with_fewer_tensors_than_the_one_before_is_noticed() -> None:

@@ -15,8 +15,8 @@ from hook_layer.capture.captured_step import CapturedTensor
 from hook_layer.configuration.collection_manager import SummaryPlan, TensorPlan
 from hook_layer.pytorch.copies import SMALL_BYTES
 from hook_layer.pytorch.device_statistics import DeviceBatches
-from hook_layer.pytorch.tensor_backend import torch_statistics
 from hook_layer.pytorch.tensor_source import TorchBatch, join
+from tests.hook_layer.device_rows import torch_statistics
 
 STATISTICS = TensorPlan(raw=False)
 VALUE = TensorPlan(raw=True, is_of_parameter=True)
