@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -230,16 +231,29 @@ def _is_zero(node: Any) -> bool:
 
 def _described(name: str) -> str:
     """Return a stop in words, with the line of the script that calls it; "" for a call of ours."""
-    frame, is_checkpoint = sys._getframe(), False  # noqa: SLF001 - no public way
-    while frame.f_back and frame.f_code.co_filename in _OBSERVERS:
-        frame = frame.f_back
-    while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
-        is_checkpoint |= frame.f_code.co_filename.endswith(_CHECKPOINT)
-        frame = frame.f_back
-    path = Path(frame.f_code.co_filename)
-    if str(path).startswith(_OURS):
+    begin = sys._getframe()  # noqa: SLF001 - no public way
+    while begin.f_back and begin.f_code.co_filename in _OBSERVERS:
+        begin = begin.f_back
+    caller = _outside_of_torch(begin)
+    if caller.f_code.co_filename.startswith(_OURS):
         return ""
-    place = f"at {path.name}:{frame.f_lineno}"
-    if is_checkpoint:
-        return f"a reentrant checkpoint {place}, whose inputs need no gradient"
-    return f"`{name.strip('_')}` {place}" if torch.is_grad_enabled() else f"torch.no_grad() {place}"
+    if torch.is_grad_enabled():
+        return f"`{name.strip('_')}` {_place(caller)}"
+    checkpoint: FrameType | None = begin
+    while checkpoint and not checkpoint.f_code.co_filename.endswith(_CHECKPOINT):
+        checkpoint = checkpoint.f_back
+    if checkpoint is None:
+        return f"torch.no_grad() {_place(caller)}"
+    place = _place(_outside_of_torch(checkpoint))
+    return f"a reentrant checkpoint {place}, whose inputs need no gradient"
+
+
+def _outside_of_torch(frame: FrameType) -> FrameType:
+    """Return the first frame that is not torch's, from a frame to its callers."""
+    while frame.f_back and frame.f_code.co_filename.startswith(_TORCH):
+        frame = frame.f_back
+    return frame
+
+
+def _place(frame: FrameType) -> str:
+    return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

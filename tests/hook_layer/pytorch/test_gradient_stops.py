@@ -79,6 +79,16 @@ def in_checkpoint(part: nn.Module, x: Tensor) -> Tensor:
         return checkpoint(part, x, use_reentrant=True)
 
 
+def called(part: nn.Module, x: Tensor) -> Tensor:
+    return part(x).relu()
+
+
+def in_checkpoint_of_function(part: nn.Module, x: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return checkpoint(called, part, x, use_reentrant=True)
+
+
 def written(part: nn.Module, x: Tensor) -> Tensor:
     buffer = torch.zeros(16, 8)
     buffer[:] = part(x).detach()
@@ -100,6 +110,7 @@ SICK: dict[str, tuple[Between, str]] = {
     "written": (written, "`detach`"),
     "no_grad": (under_no_grad, "torch.no_grad()"),
     "checkpoint": (in_checkpoint, "a reentrant checkpoint"),
+    "checkpoint of a function": (in_checkpoint_of_function, "a reentrant checkpoint"),
 }
 
 
