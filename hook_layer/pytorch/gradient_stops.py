@@ -77,6 +77,9 @@ class GradientStops(TorchPart):
         self._stops: dict[_Stop, dict[int, None]] = {}  # ids of the parameters before each
         self._reached: set[int] = set()
         self._used: set[_Stop] = set()  # by losses
+        self._newest: set[_Stop] = set()  # by losses since the latest step of an optimizer
+        self._has_stepped = False
+        self._of_own: dict[int, set[_Stop]] = {}  # by losses before a parameter's optimizer
         self._derived: dict[int, tuple[ReferenceType[Tensor], frozenset[_Stop]]] = {}
         subscribe = self.events.subscribe
         subscribe(events.PassBegins, self._on_pass_begins, _PART)
@@ -101,7 +104,10 @@ class GradientStops(TorchPart):
         self._observed.end()
         if self._is_in_step:
             roots = tensors_in(event.roots[:1])
-            self._used.update(*map(self._stops_before, roots))
+            if self._has_stepped:
+                self._newest, self._has_stepped = set(), False
+            self._newest.update(*map(self._stops_before, roots))
+            self._used |= self._newest
             self._reached.update(self._parameters_before(map(_node_of, roots)))
 
     def _on_optimizer_begins(self, event: events.OptimizerBegins) -> None:
@@ -109,8 +115,11 @@ class GradientStops(TorchPart):
         self._observed.end()
         if self._is_in_step:
             zero = {at for stop, before in self._stops.items() if stop.is_zero for at in before}
-            got = {id(p) for p in parameters_of(event.optimizer) if p.grad is not None}
-            self._reached |= got - zero
+            parameters = [*parameters_of(event.optimizer)]
+            self._reached |= {id(p) for p in parameters if p.grad is not None} - zero
+            self._has_stepped = True
+            for parameter in parameters:
+                self._of_own.setdefault(id(parameter), set()).update(self._newest)
 
     def _on_step_ends(self, _: events.StepEnds) -> None:
         self._observed.end()
@@ -137,8 +146,9 @@ class GradientStops(TorchPart):
             self.events.idle.discard(_PART)
 
     def _forget(self) -> None:
-        for known in (self._stops, self._reached, self._used, self._derived):
+        for known in (self._stops, self._reached, self._used, self._derived, self._of_own):
             known.clear()
+        self._newest, self._has_stepped = set(), False
 
     # Operations ----------------------------------------------------------------------------------
 
@@ -198,13 +208,20 @@ class GradientStops(TorchPart):
         return found
 
     def _found(self) -> dict[str, tuple[str, ...]]:
-        """Return the parameters that no loss reaches, by what stops their gradients."""
+        """Return the parameters that no loss reaches, by what stops their gradients.
+
+        What a loss of another optimizer needs is no reason, as the `detach` in the discriminator's
+        step of a GAN.
+        """
         names = {id(p): name for name, p in self._loop.registered.all_named_parameters()}
         found: dict[str, tuple[str, ...]] = {}
         done = {*self._reached}
         for stop, before in sorted(self._stops.items(), key=lambda stop: stop[0] not in self._used):
-            own = tuple(names[at] for at in before if at in names and at not in done)
-            done.update(before)
+            is_used = stop in self._used
+            others = {at for at, used in self._of_own.items() if is_used and stop not in used}
+            missing = [at for at in before if at not in done | others]
+            done.update(missing)
+            own = tuple(names[at] for at in missing if at in names)
             layer = "" if stop.layer is None else names.get(stop.layer, "").rpartition(".")[0]
             text = stop.text + (f", after {layer}" if layer else "")
             if own:

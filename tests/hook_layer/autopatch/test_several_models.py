@@ -67,6 +67,16 @@ def test_a_critic_has_the_gradients_that_its_own_optimizer_saw(
         np.testing.assert_allclose(change, -0.1 * gradient, atol=1e-6)
 
 
+def test_a_detach_for_another_optimizer_is_not_what_stops_gradients(
+    runs: ScriptRuns, tmp_path: Path
+) -> None:
+    """The critic's loss must not reach the generator; the generator's own loss should."""
+    script = ("several_models_script.py", "adversarial_without_gradient")
+    runs.trial(tmp_path, *script, collections=COLLECTIONS)
+    (file,) = (tmp_path / "tensors").rglob("*_collections.json")
+    assert "detach" not in file.read_text()
+
+
 def test_a_model_whose_calls_are_not_seen_is_watched_by_its_optimizer(
     runs: ScriptRuns, tmp_path: Path
 ) -> None:

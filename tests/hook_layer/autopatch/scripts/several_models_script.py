@@ -59,6 +59,18 @@ def adversarial() -> list[nn.Module]:
     return [generator, critic]
 
 
+def adversarial_without_gradient() -> list[nn.Module]:
+    generator, critic = Net(), Net(1)
+    of_generator, of_critic = sgd(generator), sgd(critic)
+    criterion = nn.BCEWithLogitsLoss()
+    for _ in range(STEPS):
+        fake = generator(NOISE)
+        real_loss = criterion(critic(X), torch.ones(8, 1))
+        step(real_loss + criterion(critic(fake.detach()), torch.zeros(8, 1)), of_critic)
+        step(criterion(critic(fake.detach()), torch.ones(8, 1)), of_generator)
+    return [generator, critic]
+
+
 def in_one_step() -> list[nn.Module]:
     encoder, head = Encoder(), Head()
     optimizers = [sgd(encoder), sgd(head)]
