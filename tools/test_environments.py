@@ -40,6 +40,10 @@ IDLE_S: Final = 5.0
 """How long that has to last: tests wait for moments, too."""
 
 _ENVIRONMENT: Final = {
+    # Tests compile the same small models again and again.
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".build" / "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     # Sessions run at the same time: threads of one would only wait for those of the other.
     "OMP_NUM_THREADS": "1",
     # Empty means unset: otherwise fifty processes would each compile a framework's sources.
