@@ -250,7 +250,8 @@ class CollectionManager(CollectionSet):
         """Numbers of what the file contains; it must be written again if one differs."""
         names = map(attrgetter("tensor_names"), self.collections.values())
         found = self.gradient_stops.values(), self.script_lines.values()
-        return (sum(map(len, names)), len(self.layers), *(sum(map(len, of)) for of in found))
+        sizes = len(self.collections), sum(map(len, names)), len(self.layers)
+        return (*sizes, *(sum(map(len, of)) for of in found))
 
     def to_file(self) -> CollectionsFile:
         """Return the collections in the form of the file beside the tensors."""

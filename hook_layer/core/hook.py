@@ -117,7 +117,6 @@ class BaseHook(Part):
             setup.manager,
             self.recorder,
             lambda: workers.rank_and_size()[0],
-            self.session.write_collections,
         )
         self.interruption = Interruption(self.session, self.recorder, self.clock)
         self._earlier: EarlierHooks | None = None  # None: no earlier run of this process

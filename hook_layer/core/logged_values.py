@@ -37,7 +37,6 @@ class LoggedValues(Part):
         manager: Its collections.
         recorder: Its open step.
         rank: Returns this process's rank.
-        on_first: Called when the collection `logged` was created.
     """
 
     def __init__(
@@ -46,13 +45,11 @@ class LoggedValues(Part):
         manager: CollectionManager,
         recorder: Recorder,
         rank: Callable[[], int],
-        on_first: Callable[[], None],
     ) -> None:
         super().__init__(state)
         self._manager = manager
         self._recorder = recorder
         self._rank = rank
-        self._on_first = on_first
         self._waiting: dict[str, tuple[float, float | None]] = {}
         self._names: set[str] = set()
 
@@ -106,5 +103,4 @@ class LoggedValues(Part):
             tensors[LOGGED_STEP + name] = (np.float64(-1 if step is None else step), _STEP_PLAN)
         if LOGGED not in self._manager.collections:
             self._manager.get(LOGGED).include(KNOWN_COLLECTIONS[LOGGED])
-            self._on_first()
         return tensors

@@ -44,7 +44,6 @@ class LossTracer(TorchPart):
         self.captures_unnamed_too = False
         self._clock = hook.clock
         self._own_tensors = hook.own_tensors
-        self._write_collections = hook.session.write_collections
         self._functional = FunctionalLosses()
         self._operations = LossOperations(hook.failures)
         self._formulas = FormulaMatches()
@@ -251,7 +250,6 @@ class LossTracer(TorchPart):
         known = self._collector.manager.script_lines.setdefault("operations", {})
         if len(known) < len(self._operations.numbers):
             known.update((str(at), text) for text, at in self._operations.numbers.items())
-            self._write_collections()
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         if name != UNNAMED or not self._lines:  # a trainer computes it far from the script's loss
