@@ -271,7 +271,11 @@ class Hook(OriginalHook, _TorchHook):
 
     def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
         """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""
-        return partial(self._capture_gradient, tname)
+
+        def back(gradient: Tensor) -> None:  # a copied model refers to this hook, not to a copy
+            self._capture_gradient(tname, gradient)
+
+        return back
 
     @guarded("gradients")
     def _capture_gradient(self, name: str, gradient: Tensor) -> None:

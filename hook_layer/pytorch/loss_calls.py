@@ -86,15 +86,19 @@ class LossRatios:
         return isclose(first, ratio, rel_tol=_ROUNDING)
 
 
-_RESHAPES: Final = frozenset(
-    {"View0", "UnsafeView0", "ReshapeAlias0", "Unsqueeze0", "Alias0", "Clone0", "ToCopy0"}
-    | {"Squeeze0", "Squeeze1", "Squeeze2"}
+def _nodes(*operations: str) -> frozenset[str]:
+    """Return the names of nodes, such as `MeanBackward1` of `Mean1`."""
+    return frozenset(f"{name[:-1]}Backward{name[-1]}" for name in operations)
+
+
+_RESHAPES: Final = _nodes(
+    *("View0", "UnsafeView0", "ReshapeAlias0", "Unsqueeze0", "Alias0", "Clone0", "ToCopy0"),
+    *("Squeeze0", "Squeeze1", "Squeeze2"),
 )
-_PRODUCTS: Final = frozenset({"Mul0", "Div0"})
-_LINEAR: Final = (
-    _RESHAPES | _PRODUCTS | {"Mean0", "Mean1", "Sum0", "Sum1", "Neg0", "Add0", "Sub0", "Rsub1"}
-)
-"""Nodes that are linear in a term of the loss, without the `Backward` in their names."""
+_PRODUCTS: Final = _nodes("Mul0", "Div0")
+_SUMS: Final = _nodes("Mean0", "Mean1", "Sum0", "Sum1", "Neg0", "Add0", "Sub0", "Rsub1")
+_LINEAR: Final = _RESHAPES | _PRODUCTS | _SUMS
+"""Nodes that are linear in a term of the loss."""
 _MOST_NODES: Final = 1024
 """Weight decay by hand has a few nodes for each weight."""
 
@@ -142,7 +146,7 @@ def terms_of(loss: Tensor, nodes: Sequence[Any], *, is_scaled: bool = False) -> 
         is_penalty = not following and _is_of_one_weight(node)
         is_penalised |= is_penalty
         is_partial |= not following and not is_penalty
-        num_products += _kind_of(node) in _PRODUCTS
+        num_products += _name_of(node) in _PRODUCTS
         waiting += [(before, num_products) for before in reversed(following)]
     return Terms([])
 
@@ -159,17 +163,17 @@ def _is_of_one_weight(node: Any) -> bool:
 
 def _linear(node: Any) -> list[Any]:
     """Return the terms of a linear node; an empty list for any other node."""
-    kind = _kind_of(node)
-    if kind not in _LINEAR:
+    name = _name_of(node)
+    if name not in _LINEAR:
         return []
     following = [before for before, _ in node.next_functions if before is not None]
-    is_product_of_both = kind in _PRODUCTS and len(following) > 1
-    is_divisor = kind == "Div0" and node.next_functions[0][0] is None
+    is_product_of_both = name in _PRODUCTS and len(following) > 1
+    is_divisor = name == "DivBackward0" and node.next_functions[0][0] is None
     return [] if is_product_of_both or is_divisor else following
 
 
-def _kind_of(node: Any) -> str:
-    return "" if node is None else node.name().replace("Backward", "")
+def _name_of(node: Any) -> str:
+    return "" if node is None else node.name()
 
 
 _SYMMETRIC: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")

@@ -46,7 +46,8 @@ def mean_of_share(
     that number: then the loss is no divided sum. This is unknown for compiled code.
     """
     num_targets: Any = keywords.get("num_items_in_batch")
-    if _number(num_targets) is None:
+    is_tensor = isinstance(num_targets, Tensor) and num_targets.numel() == 1
+    if not (is_tensor or isinstance(num_targets, int | float)):
         return loss
     function = getattr(model, "loss_function", None)
     is_causal = getattr(function, "__name__", "") == _SHIFTS_LABELS
@@ -234,14 +235,15 @@ class TrainerDriver(TorchPart):
 
         They wait until the collection `metrics` is due; the newest value of a name wins.
         """
-        numbers = {name: _number(value) for name, value in metrics.items()}
+        numbers = {str(name): _number(value) for name, value in metrics.items()}
         self._waiting.update({name: value for name, value in numbers.items() if value is not None})
         self._record_waiting_metrics()
 
+    @guarded("metrics")
     def _record_waiting_metrics(self) -> None:
         if self.is_due():
-            named = {_SCALAR + name: value for name, value in self._waiting.items()}
-            self._waiting.clear()
+            waiting, self._waiting = self._waiting, {}
+            named = {_SCALAR + name: value for name, value in waiting.items()}
             self._tensors.capture(named, member_of=(CollectionKeys.METRICS,))
 
     def _capture_returned_loss(self, event: events.PassEnds) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
@@ -605,6 +606,40 @@ def test_close_is_idempotent_and_also_done_by_with(trial: WrittenTrial) -> None:
     training.step()
     assert trial.end_marker() is None
     assert list(trial.indexes()) == [0]
+
+
+def test_a_copy_of_a_model_that_uses_a_hook_of_gradients_trains(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+
+    class Noted(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Linear(2, 2), nn.Linear(2, 1))
+            self.note = hook.backward_hook("hidden")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self[0](x)
+            hidden.register_hook(self.note)
+            result: torch.Tensor = self[1](hidden)
+            return result
+
+    copied = copy.deepcopy(Noted())
+    copied(torch.ones(3, 2)).sum().backward()
+    assert all(parameter.grad is not None for parameter in copied.parameters())
+
+
+def test_metrics_of_a_trainer_may_have_any_name(trial: WrittenTrial) -> None:
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=3))
+    net = nn.Linear(4, 1)
+    hook.trainer.follow(net)
+    for step in range(7):
+        hook.trainer.begin_step(ModeKeys.TRAIN)
+        net(torch.ones(2, 4)).mean().backward()
+        if step == 1:
+            hook.trainer.record_metrics_later({0: 0.5, "accuracy": 0.1})  # type: ignore[dict-item]
+        hook.trainer.end_step()
+    hook.close()
+    assert hook.report().errors == {}
+    assert {"scalar/0", "scalar/accuracy"} <= trial.names(3)
 
 
 def test_the_collections_file(trial: WrittenTrial) -> None:
