@@ -385,7 +385,8 @@ def _print_verdicts(
         if file is None and not is_verbose and len(chosen.all) > FEW_RULES:
             Console().print(Summary(runs, chosen.names))
             return
-        tables = [_table(run, chosen, is_alone=len(runs) == 1) for run in runs]
+        is_alone = len(runs) == 1
+        tables = [_table(run, chosen, is_alone=is_alone, is_whole=is_verbose) for run in runs]
         tables += [Text(line)] if line else []
         if file is None:
             Console().print(*tables, sep="\n")
@@ -404,12 +405,14 @@ def _print_verdicts(
         file.write_text(text + "\n", encoding="utf-8")
 
 
-def _table(run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool) -> RenderableType:
-    """Return a table of verdicts; one of several runs without a finding gets a single line."""
+def _table(
+    run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool, is_whole: bool
+) -> RenderableType:
+    """Return a table of verdicts; a single line for one of several runs without a finding."""
     table, diagnosis = verdicts_table(run.states, _unfit(run, chosen)), run.diagnosis
     parts = [table] if diagnosis is None else [diagnosis_text(diagnosis), table]
     if is_alone:
         return Group(*parts)
     found = [state for state in run.states.values() if state.status is RuleStatus.ISSUES_FOUND]
     heading = f"{run.name}: {counted(len(found), 'issue')}" if found else f"{run.name}: no issue"
-    return Group(Text(heading), *parts) if found else Text(heading)
+    return Group(Text(heading), *parts) if found or is_whole else Text(heading)

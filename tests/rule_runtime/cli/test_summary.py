@@ -48,6 +48,8 @@ def test_a_session_of_many_runs_fits_too(tmp_path: Path) -> None:
     assert "... and 5 more; `-v` shows them" in output
     assert "16 runs of 32 without a finding" in output
     assert len(output.splitlines()) <= MAX_LINES
+    whole = invoke("evaluate", tmp_path, "--pack", "recommended", "-v")[1]
+    assert whole.count("not evaluated: DeadRelu") == len(names)
 
 
 def test_a_run_that_no_rule_could_judge_says_why(tmp_path: Path) -> None:
