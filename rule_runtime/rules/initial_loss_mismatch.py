@@ -80,7 +80,7 @@ class InitialLossMismatch(Rule):
         ]
         if not judged:
             raise Missing(
-                "the outputs and targets of the loss are unknown", advice_of(step).loss_inputs
+                "the outputs and targets of the first loss are unknown", advice_of(step).loss_inputs
             )
         large = [of for of in judged if is_first and self._limit(of) < of.value <= of.largest_mean]
         if not large:

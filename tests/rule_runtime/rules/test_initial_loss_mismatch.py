@@ -185,7 +185,7 @@ def test_a_cross_entropy_of_nobody_knows_how_many_classes_is_not_evaluated(loss:
     outcome = first_outcome(of_classes)
     assert isinstance(outcome, NotEvaluated)
     assert (
-        "the outputs and targets of the loss are unknown: compute the loss with one of torch"
+        "the outputs and targets of the first loss are unknown: compute the loss with one of torch"
         in str(outcome)
     )
     known = first_outcome(of_classes | {"CrossEntropyLoss_input_0": spread((4, 10))})
