@@ -247,7 +247,7 @@ def store_result(
 
 def store_finding(run: Path, rule: str, step: int) -> None:
     place = {"step": step, "mode": "TRAIN", "worker": "worker_0", "tensor": "a"}
-    texts = {"measure": "size", "sentence": "a is large", "remedy": "Try less."}
+    texts = {"measure": "loss_rise_percent", "sentence": "a is large", "remedy": "Try less."}
     found = Evidence.from_json({**place, **texts, "value": "Infinity", "threshold": 2.0})
     store_result(run, rule, RuleStatus.ISSUES_FOUND, found.to_json())
 
