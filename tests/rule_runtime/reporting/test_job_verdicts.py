@@ -39,7 +39,7 @@ def test_findings_come_first_and_among_them_what_makes_all_else_pointless() -> N
 
 def test_the_advice_on_the_data_is_the_change_in_every_form(tmp_path: Path) -> None:
     fresh = EvaluationState.initial()
-    evidence = finding("LossDiverging", 4).evidence
+    evidence = finding("LossDiverging.loss_rise_percent", 4).evidence
     passed = replace(fresh.counts, evaluated=9, advice="Scale the targets.")
     states = {
         "LossDiverging": replace(fresh, status=RuleStatus.ISSUES_FOUND, evidence=evidence),
