@@ -246,12 +246,12 @@ class CollectionManager(CollectionSet):
             self.script_lines.setdefault(kind, {}).setdefault(name, line)
 
     @property
-    def num_known(self) -> tuple[int, ...]:
-        """Numbers of what the file contains; it must be written again if one differs."""
+    def extent(self) -> tuple[object, ...]:
+        """What shows that the file has changed: it must be written again if one part differs."""
         names = map(attrgetter("tensor_names"), self.collections.values())
-        found = self.gradient_stops.values(), self.script_lines.values()
-        sizes = len(self.collections), sum(map(len, names)), len(self.layers)
-        return (*sizes, *(sum(map(len, of)) for of in found))
+        sizes = len(self.collections), len(self.include), len(self.layers)
+        in_all = sum(map(len, names)), sum(map(len, self.script_lines.values()))
+        return (*sizes, *in_all, *self.gradient_stops.items())
 
     def to_file(self) -> CollectionsFile:
         """Return the collections in the form of the file beside the tensors."""

@@ -172,7 +172,7 @@ class Session(Part):
             logger.info("dry run: step %d has %d tensors", record.step, record.num_tensors)
             record.release()
             return
-        if self.trial.num_known != self._manager.num_known:
+        if self.trial.extent != self._manager.extent:
             self.write_collections()
         self.resumption.last_saved_step = record.step
         self.trial.writer.submit(record)
@@ -180,7 +180,7 @@ class Session(Part):
     def write_collections(self) -> None:
         """Write the collections file if it has changed."""
         if self.trial is not None:
-            self.trial.num_known = self._manager.num_known
+            self.trial.extent = self._manager.extent
             self.trial.write_collections(self._manager.to_file())
 
     # The end -------------------------------------------------------------------------------------

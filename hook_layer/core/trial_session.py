@@ -59,7 +59,7 @@ class TrialSession:
 
     Attributes:
         collections: Content of the newest collections file; None before the first.
-        num_known: What the collections had when it was written.
+        extent: That of the collections when it was written.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TrialSession:
         self._job = job
         self._is_remote = not store.uri.startswith("file:")
         self.collections: bytes | None = None
-        self.num_known: tuple[int, ...] = ()
+        self.extent: tuple[object, ...] = ()
         exporter: TensorBoardExporter | None = None
         if targets.tensorboard is not None:
             worker = None if self._is_chief else identity.worker

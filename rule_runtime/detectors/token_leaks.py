@@ -20,7 +20,7 @@ _MIN_LENGTH: Final = 8
 TIMES_AT_LAST: Final = 1.5
 """Minimum ratio of the losses without and with the target in the input; about 1 without a leak."""
 _STANDARD_ERRORS: Final = 2.8
-"""Minimum difference in standard errors, for each of two batches in a row: four for both."""
+"""Minimum difference in standard errors of each batch; two in a row make about four."""
 
 
 def is_last_place_worst(losses: npt.NDArray[np.float64]) -> bool:

@@ -157,7 +157,6 @@ CAUSES: Final = (
         "The loss has no lower bound",
         ("LossDiverging.loss",),
         _WIDE,
-        "Check the sign of each term of the loss: what it maximises must have a bound.",
         line_of="loss",
     ),
     Cause(
@@ -172,7 +171,7 @@ CAUSES: Final = (
                     *("target_mean", "shape", "dropout"),
                 )
             ),
-            "InitialLossMismatch.negative_loss",
+            "InitialLossMismatch.impossible_loss",
         ),
         ("OutputContract", "DoubleActivation", "PoorWeightInitialization", *_WIDE),
         is_of_tensor=True,

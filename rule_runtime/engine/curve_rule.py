@@ -42,12 +42,13 @@ class PointsOfStep(Protocol):
 
 
 class Finding(NamedTuple):
-    """A fault in one curve; an empty measure is that of the rule."""
+    """A fault in one curve; an empty measure and an empty remedy are those of the rule."""
 
     value: float
     threshold: float
     message: str
     measure: str = ""
+    remedy: str = ""
 
     @property
     def excess(self) -> float:
@@ -177,4 +178,5 @@ class CurveRule(Rule):
         names = min(found, key=lambda names: (-found[names].excess, names))
         worst = found[names]
         measured = (worst.measure or self.measure, worst.value, worst.threshold)
-        return finding(self, step, (points.rows, points.at[names]), measured, worst.message)
+        row = points.rows, points.at[names]
+        return finding(self, step, row, measured, worst.message, remedy=worst.remedy)

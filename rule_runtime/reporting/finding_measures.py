@@ -158,7 +158,7 @@ MEASURES: Final[dict[str, Measure]] = {
     ),
     "loss": Measure("value", LOSS.numbers),
     "initial_loss": Measure("value", LOSS.numbers),
-    "negative_loss": Measure("value", LOSS.numbers),
+    "impossible_loss": Measure("value", LOSS.numbers),
     "learning_rate": Measure("value", LOSS.numbers),
     **{
         name: Measure(f"optimizer steps in a row {which}", _of_rows(_value))

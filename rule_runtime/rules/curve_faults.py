@@ -22,6 +22,7 @@ __all__ = ["GradientNormExplosion", "LossDiverging", "LossSpike", "OscillatingLo
 
 _SHARE_OF_RUN: Final = 0.25
 """Share of the steps so far that a rise must last early in a run, where saved steps are dense."""
+_SIGNS: Final = "Check the sign of each term of the loss: what it maximises must have a bound."
 _Percent = Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")]
 
 
@@ -94,7 +95,7 @@ class LossDiverging(_LossRule):
     def _without_bound(self, series: NumberSeries) -> Finding | None:
         now, limit = float(series.latest[-1]), -self.fall_factor * max(series.start, 1.0)
         text = f"fell from {series.first[0]:.4g} to {now:.4g}: it has no lower bound"
-        return Finding(now, limit, text, "loss") if now < limit else None
+        return Finding(now, limit, text, "loss", _SIGNS) if now < limit else None
 
 
 class LossSpike(_LossRule):

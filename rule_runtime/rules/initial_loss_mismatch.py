@@ -68,10 +68,10 @@ class InitialLossMismatch(Rule):
         for loss in losses:
             if loss.value < -TOLERANCE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
-                return self._found(step, loss, 0.0, message, "negative_loss")
+                return self._found(step, loss, 0.0, message, "impossible_loss")
             if is_first and is_only and _compares_nothing(loss):
                 message = "begins at exactly 0, although outputs and targets differ"
-                return self._found(step, loss, 0.0, message)
+                return self._found(step, loss, 0.0, message, "impossible_loss")
         judged = [
             loss
             for loss in losses

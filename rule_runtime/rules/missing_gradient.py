@@ -73,17 +73,17 @@ class MissingGradient(Rule):
         """Find weights without a gradient.
 
         Memory: `rows`: for at most 2,048 weights, the fingerprint of a weight that never had a
-        gradient, 1 for others, and the number of consecutive steps without one.
+        gradient, and the number of consecutive steps without one; see also `_are_new`.
         """
         weights = required_tensors(step, "weights")
         step.fact(Gradients).require()
         sizes = step.fact(Gradients).of(weights)
         known, now = RowMemory(memory, weights.pairs), weight_fingerprints(weights)
-        # A model may be called later than at the first saved step: its weights are new then.
-        is_new = known.fingerprints == 0
+        is_new = _are_new(step, weights, memory)
         is_untouched = np.isnan(sizes) & (is_new | (now == known.fingerprints))
         is_bad = self._is_cut_off(step, weights, sizes, is_untouched)
-        streaks = known.update(is_bad, np.where(is_untouched, now, 1))
+        # Fingerprint 0 means that the weight had a gradient or changed before.
+        streaks = known.update(is_bad, np.where(is_untouched, now, 0))
         found = streaks >= self.patience
         if not found.any():
             return Passed()
@@ -126,6 +126,20 @@ class MissingGradient(Rule):
                 bad |= trunk & (is_initial | (is_normal(weights) & _has_initial(weights, trunk)))
         ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
         return bad & ~_is_in(ignored, weights)
+
+
+def _are_new(step: StepView, weights: TensorRows, memory: Memory) -> npt.NDArray[np.bool_]:
+    """Return which weights no earlier step had [R]: models may be called later than others.
+
+    Memory: `num`, the most weights of a step; `step`, the latest one.
+    """
+    is_first, most = "rows" not in memory, memory.get("num", len(weights))
+    before = None if is_first or len(weights) <= most else step.earlier(memory["step"])
+    memory["num"], memory["step"] = max(most, len(weights)), step.step
+    if before is None:
+        return np.full(len(weights), is_first)
+    known = {*before.tensors(collections=("weights",)).pairs}
+    return np.array([pair not in known for pair in weights.pairs])
 
 
 def _is_in(names: Collection[str], weights: TensorRows) -> npt.NDArray[np.bool_]:

@@ -91,7 +91,7 @@ class TrainingLoop(Rule):
         patience: Saved steps in a row.
         idle_passes: Backward passes without an optimizer step.
         max_reduction: Reduction of the gradients' norm by clipping.
-        usual_reduction: Reduction that is usual, at most while the training begins.
+        usual_reduction: Reduction from which constant clipping is advised against.
 
     What to try:
         Follow the remedy of the finding: it depends on the mistake.

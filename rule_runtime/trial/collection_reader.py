@@ -54,7 +54,8 @@ class CollectionReader:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.workers_seen: frozenset[str] = frozenset()
-        self._files: dict[str, CollectionsFile | None] = {}
+        self._files: dict[str, CollectionsFile] = {}
+        self._are_current: set[str] = set()
 
     @cached_property
     def matcher(self) -> NameMatcher:
@@ -62,14 +63,21 @@ class CollectionReader:
         return NameMatcher()
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
-        """Return a worker's collections file; None if it does not exist or cannot be parsed."""
-        if again or self._files.get(worker) is None:
-            self._files[worker] = self._read(worker)
-        return self._files[worker]
+        """Return a worker's collections file; None if none that can be parsed was ever there.
+
+        The object is the same until the file changes.
+        """
+        if again or worker not in self._are_current:
+            found = self._read(worker)
+            if found is not None:
+                self._are_current.add(worker)
+                if found != self._files.get(worker):
+                    self._files[worker] = found
+        return self._files.get(worker)
 
     def forget(self) -> None:
         """Reread the files when they are needed next."""
-        self._files.clear()
+        self._are_current.clear()
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
         """Return the existing collections files of workers; reads several at a time."""

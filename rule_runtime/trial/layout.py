@@ -51,6 +51,7 @@ class Layout:
         self._worker = worker
         self._rows = tensor_rows(block, located)
         self._is_read_anew = False
+        self._file: CollectionsFile | None = None  # from which selections were made
         self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
 
     def select(self, key: SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
@@ -59,6 +60,9 @@ class Layout:
         Args:
             key: Collections and regular expressions; all tensors if both are empty.
         """
+        if key[0] and (file := self._collections_file()) is not self._file:
+            self._file = file
+            self._selections.clear()
         found = self._selections.get(key)
         if found is None:
             found = self._selections[key] = self._select(*key)
@@ -70,11 +74,10 @@ class Layout:
         if not collections and not regex:
             chosen = tuple(self._rows)
         else:
-            file = self._collections_file() if collections else None
             matcher = self._collections.matcher
             found: set[str] = set()
             for collection in collections:
-                found |= members(file, collection, self._rows, matcher)
+                found |= members(self._file, collection, self._rows, matcher)
             for pattern in regex:
                 found |= matcher.found_in(pattern, self._rows)
             chosen = tuple(name for name in self._rows if name in found)

@@ -262,7 +262,7 @@ class Trial(TrialViews):
     def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
         """Return the collections files as of the newest index files.
 
-        A worker rewrites its file when later steps add tensors. So each file is read again after
+        A worker rewrites its file when it learns more. So each file is read again after
         new steps, and once more at the end.
 
         Args:

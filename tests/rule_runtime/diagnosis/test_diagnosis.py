@@ -83,7 +83,7 @@ def test_the_table_knows_each_rule() -> None:
         (("DeadOptimizer.unchanged_saved_steps",), "parameters_not_in_optimizer"),
         (("NonFinite.nan_in_inputs", "LossDiverging.loss_rise_percent"), "missing_values"),
         (("GradientNormExplosion", "LossDiverging.loss"), "loss_without_bound"),
-        (("InitialLossMismatch.negative_loss",), "outputs_do_not_fit_the_loss"),
+        (("InitialLossMismatch.impossible_loss",), "outputs_do_not_fit_the_loss"),
         (("NonFinite.growth",), "learning_rate_too_high"),
         (("NonFinite.nan",), "not_finite"),
         (("LossSpike",), "loss_spikes"),

@@ -68,22 +68,24 @@ def test_a_finding_asks_this_run_to_stop_once() -> None:
     assert trial.store.get(STOP_FILE) == written
 
 
-class Declares(Rule):
-    """Finds that the hook has the collection `mine`."""
+class HasMine(Rule):
+    """Finds that the collection `mine` has tensors."""
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        return IssueFound("a: is there") if step.declares("mine") else Passed()
+        has_some = step.declares("mine") and len(step.tensors(collections=("mine",)))
+        return IssueFound("a: is there") if has_some else Passed()
 
 
 def test_what_the_hook_learns_later_is_read() -> None:
     trial = TrialBuilder()
     begun(trial)
-    judge = LiveJudge(trial.store, [("Declares", Declares())], clock=lambda: NOW)
-    for step, collection in enumerate(("other", "mine")):
-        trial.collections(**{collection: ("^a$",)})
+    judge = LiveJudge(trial.store, [("HasMine", HasMine())], clock=lambda: NOW)
+    for step, pattern in enumerate(("^b$", "^gradient/a$")):
+        trial.collections(mine=(pattern,))
         trial.step(step, HEALTHY)
         judge.look()
-    assert judge.states["Declares"].status is RuleStatus.ISSUES_FOUND
+        found = judge.states["HasMine"].status is RuleStatus.ISSUES_FOUND
+        assert found == step
 
 
 def test_who_only_observes_asks_nobody_to_stop() -> None:
