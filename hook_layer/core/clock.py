@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import WITHOUT_TRAINING, ModeKeys
 
 __all__ = ["INIT_STEP", "StepClock"]
 
@@ -32,6 +32,11 @@ class StepClock:
     def mode_step(self) -> int:
         """Number of the current step in its mode."""
         return self.mode_steps[self.mode]
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether the mode is one in which no optimizer steps."""
+        return self.mode in WITHOUT_TRAINING
 
     @property
     def num_steps(self) -> int:

@@ -340,7 +340,7 @@ class TorchEvents(TorchPart):
 
     def _capture_counts(self, _: events.StepEnds) -> None:
         is_due = OPTIMIZER_STEPS in self._collector.due_key
-        if self._recorder.record is None or not is_due or self._clock.mode in WITHOUT_TRAINING:
+        if self._recorder.record is None or not is_due or self._clock.is_evaluating:
             return
         are_of_others = self._loop.observer.leaves_out(self._registered.models)
         facts = self._loop.counts.facts(are_all_of_others=are_of_others) | self._loop.norms.facts()
@@ -475,7 +475,7 @@ class TorchEvents(TorchPart):
         """Note a step of an optimizer that trains no parameters of this hook's models."""
         owner, recorder = self._loop.ownership, self._recorder
         owner.num_others += 1
-        is_complete = recorder.is_captured or self._clock.mode in WITHOUT_TRAINING
+        is_complete = recorder.is_captured or self._clock.is_evaluating
         if owner.num_others == MANY_OTHERS and is_complete and not recorder.saw_late_tensors:
             recorder.end_step()
             self._collector.clear()

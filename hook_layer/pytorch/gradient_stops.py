@@ -208,18 +208,12 @@ class GradientStops(TorchPart):
         return found
 
     def _found(self) -> dict[str, tuple[str, ...]]:
-        """Return the parameters that no loss reaches, by what stops their gradients.
-
-        What a loss of another optimizer needs is no reason, as the `detach` in the discriminator's
-        step of a GAN.
-        """
+        """Return the parameters that no loss reaches, by what stops their gradients."""
         names = {id(p): name for name, p in self._loop.registered.all_named_parameters()}
         found: dict[str, tuple[str, ...]] = {}
         done = {*self._reached}
         for stop, before in sorted(self._stops.items(), key=lambda stop: stop[0] not in self._used):
-            is_used = stop in self._used
-            others = {at for at, used in self._of_own.items() if is_used and stop not in used}
-            missing = [at for at in before if at not in done | others]
+            missing = [at for at in before if at not in done and self._may_concern(stop, at)]
             done.update(missing)
             own = tuple(names[at] for at in missing if at in names)
             layer = "" if stop.layer is None else names.get(stop.layer, "").rpartition(".")[0]
@@ -227,6 +221,14 @@ class GradientStops(TorchPart):
             if own:
                 found[text] = found.get(text, ()) + own
         return found
+
+    def _may_concern(self, stop: _Stop, parameter: int) -> bool:
+        """Return whether a stop is in no loss, or in one of the parameter's own optimizer.
+
+        The loss of another one may need it, as the `detach` in the discriminator's step of a GAN.
+        """
+        own = self._of_own.get(parameter)
+        return own is None or stop in own or stop not in self._used
 
 
 def _name_of(function: Any) -> str:

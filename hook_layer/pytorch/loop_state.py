@@ -44,6 +44,15 @@ class LoopState:
     """What all parts share about the training loop.
 
     Attributes:
+        registered: The models and losses.
+        steps: Decides where steps begin and end.
+        counts: Counts faults of the loop.
+        ownership: Decides which losses belong to these models.
+        gradients: The gradients of the step.
+        norms: Norms of gradients, before and after they are clipped.
+        scaling: Which losses are scaled, and their scale.
+        size: Ends steps that hold too much.
+        tensors: Names and captures the tensors of the step.
         overridden: Which tensors a subclass of the hook captures.
         observer: Gets notifications about the optimizers of the script.
         has_compiled: Whether torch.compile has compiled a model.

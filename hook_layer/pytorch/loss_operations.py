@@ -9,6 +9,7 @@ or a loss function does. A product or an index may: it counts if no difference f
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
@@ -203,7 +204,7 @@ class LossOperations:
             return
         self._num_calls += 1
         compared = self._found_in(function, arguments, derived)
-        number = self._number_of(function)
+        number, is_kept = self._number_of(function), _keeps_source(function, derived)
         results = [value for value in tensors_in(result) if value.requires_grad]
         for each in derived if results else ():  # no gradient flows through `argmax` or `.shape`
             if each.tensor.requires_grad and not each.tensor.is_leaf:
@@ -213,9 +214,6 @@ class LossOperations:
             if id(value) in self._derived:  # a call in place
                 self._derived[id(value)] = self._derived[id(value)]._replace(origin=origin)
                 continue
-            is_difference = id(function) in _DIFFERENCES and len(derived) > 1
-            is_of_one = is_difference and len({id(each.source) for each in derived}) == 1
-            is_kept = id(function) in _LOGARITHMS or is_of_one
             source = derived[0].source if is_kept else value
             self._derived[id(value)] = _Derived(value, source, compared, origin)
             self._num_bytes += value.nbytes
@@ -269,6 +267,13 @@ def _origin(value: Tensor, number: int, *before: Tensor | None) -> Tensor | None
         known = known or [torch.full_like(is_finite, -1, dtype=torch.int64)]
         earlier = torch.stack(known).amax()
         return torch.where(is_finite, -1, torch.where(earlier < 0, number, earlier))
+
+
+def _keeps_source(function: Any, derived: Sequence[_Derived]) -> bool:
+    """Return whether what a call returns is compared for what its arguments are computed from."""
+    is_difference = id(function) in _DIFFERENCES and len(derived) > 1
+    is_of_one = is_difference and len({id(each.source) for each in derived}) == 1
+    return id(function) in _LOGARITHMS or is_of_one
 
 
 def _is_no_choice(function: Any, arguments: tuple[Any, ...]) -> bool:

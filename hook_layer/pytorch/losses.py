@@ -15,7 +15,6 @@ from hook_layer.format.known_collections import (
     NOT_FINITE,
     STANDARD_LOSS,
 )
-from hook_layer.format.modes import WITHOUT_TRAINING
 from hook_layer.guard import guarded
 from hook_layer.process.script_lines import script_line
 from hook_layer.pytorch.calls import ModuleHooks, tensors_in
@@ -170,7 +169,7 @@ class LossTracer(TorchPart):
             self._note_line(function.class_name)
             with_inputs = self._needs_inputs(function.class_name)
             self._functional.note(call, value, with_inputs=with_inputs)
-        elif self._clock.mode in WITHOUT_TRAINING and not self._ignores_losses:
+        elif self._clock.is_evaluating and not self._ignores_losses:
             found = self._functional.of_validation(call, value)
             if found is not None:
                 self._capture_named(found.name, found.inputs, found.value)

@@ -548,7 +548,7 @@ class LossOwnership:
         if graph_task_id() != -1:
             return True
         if self.num_others:
-            is_complete = self._recorder.is_captured or self._clock.mode in WITHOUT_TRAINING
+            is_complete = self._recorder.is_captured or self._clock.is_evaluating
             if self.num_others >= (_FEW_OTHERS if is_complete else MANY_OTHERS):
                 return True
         return self._trains_another(outputs)
@@ -559,7 +559,7 @@ class LossOwnership:
         A loss that is computed from a pass without gradients has none. The check applies only where
         a trainer reports the steps, which may begin without any pass.
         """
-        is_validated = self._clock.mode in WITHOUT_TRAINING and not self.has_graph
+        is_validated = self._clock.is_evaluating and not self.has_graph
         if not is_validated or self._loop.steps.knows_optimizers or not torch.is_grad_enabled():
             return False
         return any(value.requires_grad for value in tensors_in(outputs))

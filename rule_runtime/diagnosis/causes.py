@@ -65,6 +65,13 @@ _WRONG_SCALE: Final = (
 )
 """What gradients of a wrong size or direction may lead to."""
 _WIDE: Final = ("InitialLossMismatch", *_WRONG_SCALE, *_NO_UPDATE)
+_MISFITS: Final = tuple(
+    f"OutputContract.{measure}"
+    for measure in (
+        *("width", "softmax_of_one", "column_sum", "row_sum", "output", "sigmoid_twice"),
+        *("relu_before_loss", "target", "target_sum", "target_mean", "shape", "dropout"),
+    )
+)
 
 CAUSES: Final = (
     # Data
@@ -162,17 +169,7 @@ CAUSES: Final = (
     Cause(
         "outputs_do_not_fit_the_loss",
         "The outputs or targets do not fit the loss",
-        (
-            *(
-                f"OutputContract.{measure}"
-                for measure in (
-                    *("width", "softmax_of_one", "column_sum", "row_sum", "output"),
-                    *("sigmoid_twice", "relu_before_loss", "target", "target_sum"),
-                    *("target_mean", "shape", "dropout"),
-                )
-            ),
-            "InitialLossMismatch.impossible_loss",
-        ),
+        (*_MISFITS, "InitialLossMismatch.impossible_loss"),
         ("OutputContract", "DoubleActivation", "PoorWeightInitialization", *_WIDE),
         is_of_tensor=True,
     ),

@@ -156,10 +156,9 @@ MEASURES: Final[dict[str, Measure]] = {
         "root mean square",
         _of_rows(lambda row: float(row[_AT["l2"]]) / math.sqrt(max(float(row[_AT["size"]]), 1.0))),
     ),
-    "loss": Measure("value", LOSS.numbers),
-    "initial_loss": Measure("value", LOSS.numbers),
-    "impossible_loss": Measure("value", LOSS.numbers),
-    "learning_rate": Measure("value", LOSS.numbers),
+    **dict.fromkeys(
+        ("loss", "initial_loss", "impossible_loss", "learning_rate"), Measure("value", LOSS.numbers)
+    ),
     **{
         name: Measure(f"optimizer steps in a row {which}", _of_rows(_value))
         for name, which in (

@@ -66,12 +66,13 @@ class InitialLossMismatch(Rule):
         is_first = not seen and step.mode_step == 0
         is_only = len({loss.name for loss in losses}) == 1
         for loss in losses:
+            message = ""
             if loss.value < -TOLERANCE and _NEVER_NEGATIVE.match(loss.name):
                 message = f"is {loss.value:.4g} at step {step.step}, and this loss is never below 0"
-                return self._found(step, loss, 0.0, message, "impossible_loss")
-            if is_first and is_only and _compares_nothing(loss):
+            elif is_first and is_only and _compares_nothing(loss):
                 message = "begins at exactly 0, although outputs and targets differ"
-                return self._found(step, loss, 0.0, message, "impossible_loss")
+            if message:
+                return self._found(step, loss, ("impossible_loss", 0.0), message)
         judged = [
             loss
             for loss in losses
@@ -89,7 +90,7 @@ class InitialLossMismatch(Rule):
         limit, zero = self._limit(worst), worst.zero_output_loss
         message = f"begins at {worst.value:.4g}, more than {limit / zero:g} times {zero:.3g}, the "
         message += "loss of outputs that are all 0"
-        found = self._found(step, worst, limit, message)
+        found = self._found(step, worst, ("initial_loss", limit), message)
         return issue_or_advice(step, found) if has_large_inputs(step) else found
 
     def _limit(self, loss: Loss) -> float:
@@ -98,15 +99,10 @@ class InitialLossMismatch(Rule):
         return self.max_ratio * loss.zero_output_loss * (1 if is_sure else _TIMES_UNSURE)
 
     def _found(
-        self,
-        step: StepView,
-        loss: Loss,
-        limit: float,
-        message: str,
-        measure: str = "initial_loss",
+        self, step: StepView, loss: Loss, limit: tuple[str, float], message: str
     ) -> IssueFound:
-        row = (step.fact(Losses).rows, loss.row)
-        return finding(self, step, row, (measure, loss.value, limit), message)
+        row, (measure, threshold) = (step.fact(Losses).rows, loss.row), limit
+        return finding(self, step, row, (measure, loss.value, threshold), message)
 
 
 def _compares_nothing(loss: Loss) -> bool:

@@ -49,11 +49,13 @@ class CollectionReader:
 
     Attributes:
         workers_seen: The workers in the last listing.
+        generation: How often the files were forgotten.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.workers_seen: frozenset[str] = frozenset()
+        self.generation = 0
         self._files: dict[str, CollectionsFile] = {}
         self._are_current: set[str] = set()
 
@@ -77,6 +79,7 @@ class CollectionReader:
 
     def forget(self) -> None:
         """Reread the files when they are needed next."""
+        self.generation += 1
         self._are_current.clear()
 
     def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:

@@ -52,6 +52,7 @@ class Layout:
         self._rows = tensor_rows(block, located)
         self._is_read_anew = False
         self._file: CollectionsFile | None = None  # from which selections were made
+        self._generation = collections.generation
         self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
 
     def select(self, key: SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
@@ -60,9 +61,10 @@ class Layout:
         Args:
             key: Collections and regular expressions; all tensors if both are empty.
         """
-        if key[0] and (file := self._collections_file()) is not self._file:
-            self._file = file
-            self._selections.clear()
+        if self._generation != self._collections.generation:
+            self._generation = self._collections.generation
+            if self._file is not None and self._collections_file() is not self._file:
+                self._selections.clear()
         found = self._selections.get(key)
         if found is None:
             found = self._selections[key] = self._select(*key)
@@ -74,6 +76,8 @@ class Layout:
         if not collections and not regex:
             chosen = tuple(self._rows)
         else:
+            if collections:
+                self._file = self._collections_file()
             matcher = self._collections.matcher
             found: set[str] = set()
             for collection in collections:

@@ -80,6 +80,25 @@ def test_new_names_make_the_collections_file_be_read_again() -> None:
     assert view.tensors(collections=("mine",)).names == ("a", "c")
 
 
+def test_forgotten_collections_files_are_read_again_and_known_selections_are_not() -> None:
+    store = CountingStore()
+    trial = TrialBuilder(store)
+    trial.step(0, {"a": [1.0], "b": [1.0]})
+    reader = StepReader(store)
+    view = reader.view(0, load_step_files(store, trial.keys), num_workers=1)
+    assert view.tensors(collections=("mine",)).names == ()
+    store.reset()
+    assert view.tensors(collections=("mine",)).names == ()
+    assert store.gets() == []  # though there is no file
+    for names in (("a",), ("b",)):
+        trial.collections(mine=names)
+        reader.collections.forget()
+        view = reader.view(0, load_step_files(store, trial.keys), num_workers=1)
+        found = view.tensors(collections=("mine", "losses")).names
+        assert found == names
+        assert view.tensors(collections=("mine", "losses")).names == names
+
+
 def test_files_without_statistics_are_read_once_and_together() -> None:
     store = CountingStore()
     trial = TrialBuilder(store, run=None)

@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -47,7 +48,9 @@ def in_alternation() -> list[nn.Module]:
     return models
 
 
-def adversarial() -> list[nn.Module]:
+def adversarial(
+    for_generator: Callable[[torch.Tensor], torch.Tensor] = lambda fake: fake,
+) -> list[nn.Module]:
     generator, critic = Net(), Net(1)
     of_generator, of_critic = sgd(generator), sgd(critic)
     criterion = nn.BCEWithLogitsLoss()
@@ -55,20 +58,12 @@ def adversarial() -> list[nn.Module]:
         fake = generator(NOISE)
         real_loss = criterion(critic(X), torch.ones(8, 1))
         step(real_loss + criterion(critic(fake.detach()), torch.zeros(8, 1)), of_critic)
-        step(criterion(critic(fake), torch.ones(8, 1)), of_generator)
+        step(criterion(critic(for_generator(fake)), torch.ones(8, 1)), of_generator)
     return [generator, critic]
 
 
 def adversarial_without_gradient() -> list[nn.Module]:
-    generator, critic = Net(), Net(1)
-    of_generator, of_critic = sgd(generator), sgd(critic)
-    criterion = nn.BCEWithLogitsLoss()
-    for _ in range(STEPS):
-        fake = generator(NOISE)
-        real_loss = criterion(critic(X), torch.ones(8, 1))
-        step(real_loss + criterion(critic(fake.detach()), torch.zeros(8, 1)), of_critic)
-        step(criterion(critic(fake.detach()), torch.ones(8, 1)), of_generator)
-    return [generator, critic]
+    return adversarial(for_generator=torch.Tensor.detach)
 
 
 def in_one_step() -> list[nn.Module]:
